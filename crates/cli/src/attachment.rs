@@ -9,7 +9,7 @@ use crate::outcome::{tell, usage};
 use crate::server_log::{self, ServerLog};
 use crate::signals::{Stop, unblocked};
 use crate::state::{self, Process, State, StateFile, run_dir};
-use crate::{bound, control, ext4, host};
+use crate::{bound, control, host};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -313,7 +313,7 @@ impl Attachment {
         };
         self.state.mount = Some(dir.path().to_owned());
         self.save()?;
-        host::mount(&device, dir, &ext4::with_barriers(options))
+        host::mount(&device, dir, options)
     }
 
     /// Leaves everything in place.

@@ -2,10 +2,11 @@
 
 use crate::host;
 use crate::outcome::usage;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 use vellum_core::format::areas::Layout;
 
@@ -21,23 +22,35 @@ pub const OF_ANOTHER: &str = "rw";
 /// The option that is safe only if commit blocks wait for the blocks they commit.
 const ASYNC_COMMIT: &str = "journal_async_commit";
 
+/// Where an ext4's superblock has its magic.
+const MAGIC: Range<usize> = 56..58;
+
+/// Where it has `s_mount_opts`.
+const OWN_OPTIONS: Range<usize> = 0x200..0x240;
+
 /// The mount options. One flush for each commit is used only on a volume that keeps the order of writes (promise 3).
 pub fn mount_options(layout: Layout, asked: Option<&str>) -> Result<&str> {
-    let unordered = (!layout.keeps_order()).then(|| {
-        format!(
+    options(
+        asked,
+        unsafe_because(layout, asked.unwrap_or_default()).as_deref(),
+    )
+}
+
+/// Why journal_async_commit is not safe on a volume of this layout, beside these options, if so.
+pub fn unsafe_because(layout: Layout, options: &str) -> Option<String> {
+    if !layout.keeps_order() {
+        return Some(format!(
             "it needs a volume that keeps the order of writes, and the layout {} does not: use the layout \
              log or shadow",
             layout.name()
-        )
-    });
-    options(asked, unordered.as_deref())
+        ));
+    }
+    let switched_off = "it needs barriers, and these options switch them off";
+    (barriers(options) == Some(false)).then(|| switched_off.to_owned())
 }
 
 /// The mount options, given a reason, if any, why journal_async_commit is not safe.
 pub fn options<'a>(asked: Option<&'a str>, unsafe_because: Option<&str>) -> Result<&'a str> {
-    let without = asked.filter(|asked| !has_barriers(asked));
-    let without = without.map(|_| "it needs barriers, and these options switch them off");
-    let unsafe_because = unsafe_because.or(without);
     let default = match unsafe_because {
         None => MOUNT_OPTIONS,
         Some(_) => UNORDERED_MOUNT_OPTIONS,
@@ -58,11 +71,6 @@ pub fn is_async(options: &str) -> bool {
         .any(|option| option.trim() == ASYNC_COMMIT)
 }
 
-/// True unless these options switch barriers off.
-fn has_barriers(options: &str) -> bool {
-    barriers(options).unwrap_or(true)
-}
-
 /// Whether these options switch barriers on or off, if they do. As for the kernel, the last one counts, and 0x00 is 0.
 fn barriers(options: &str) -> Option<bool> {
     let says = |option: &str| match option.trim().split_once('=') {
@@ -74,12 +82,25 @@ fn barriers(options: &str) -> Option<bool> {
     options.split(',').rev().find_map(says)
 }
 
-/// Adds to options with journal_async_commit that barriers are on: a file system's superblock may switch them off (`tune2fs -o nobarrier`).
+/// Adds that barriers are on, unless the options say already whether: a file system's superblock may switch them off (`tune2fs -o
+/// nobarrier`).
 pub fn with_barriers(options: &str) -> Cow<'_, str> {
-    match is_async(options) && barriers(options).is_none() {
-        true => format!("{options},barrier=1").into(),
-        false => options.into(),
+    match barriers(options) {
+        None => format!("{options},barrier=1").into(),
+        Some(_) => options.into(),
     }
+}
+
+/// Refuses to mount an ext4 whose own options ask for journal_async_commit where that is not safe. No option of a mount takes it back.
+pub fn refuse_own(own: &str, unsafe_because: &str) -> Result<()> {
+    if is_async(own) {
+        bail!(
+            "its ext4 asks for {ASYNC_COMMIT} by itself, and that is not safe here: {unsafe_because}, so a \
+             crash could destroy the file system. Attach it without --mount, and take the option out: \
+             `tune2fs -E mount_opts= DEVICE`"
+        );
+    }
+    Ok(())
 }
 
 /// Reads from a server's answer about journals why commit blocks of the file system that fills the volume do not wait for the blocks they
@@ -133,13 +154,21 @@ pub fn holds_something(device: &Path) -> Result<bool> {
 
 /// True if there is a superblock of ext2, ext3 or ext4.
 pub fn is_on(device: &Path) -> Result<bool> {
-    let mut magic = [0; 2];
+    Ok(own_options(device)?.is_some())
+}
+
+/// The mount options in the superblock of an ext4 (`tune2fs -E mount_opts`). The kernel applies them before those of a mount. `None`:
+/// there is no ext2, ext3 or ext4.
+pub fn own_options(device: &Path) -> Result<Option<String>> {
+    let mut superblock = [0; OWN_OPTIONS.end];
     let mut file =
         std::fs::File::open(device).with_context(|| format!("cannot open {}", device.display()))?;
-    let read = file.seek(SeekFrom::Start(1024 + 56));
-    let read = read.and_then(|_| file.read_exact(&mut magic));
+    let read = file.seek(SeekFrom::Start(1024));
+    let read = read.and_then(|_| file.read_exact(&mut superblock));
     read.with_context(|| format!("cannot read {}", device.display()))?;
-    Ok(magic == [0x53, 0xEF])
+    let own = superblock[OWN_OPTIONS].split(|&byte| byte == 0).next();
+    let own = String::from_utf8_lossy(own.unwrap_or_default());
+    Ok((superblock[MAGIC] == [0x53, 0xEF]).then(|| own.into_owned()))
 }
 
 #[cfg(test)]
@@ -182,7 +211,6 @@ mod tests {
             let is_said = some != "noatime";
             assert_eq!(with_barriers(&asked).ends_with(",barrier=1"), !is_said);
         }
-        assert_eq!(with_barriers("data=journal"), "data=journal");
     }
 
     #[test]

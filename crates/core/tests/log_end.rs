@@ -3,8 +3,8 @@
 #[allow(dead_code, reason = "each test uses its share")]
 mod disk;
 
-use disk::{Chunk, chunk, disk_with};
-use vellum_core::addr::{Lba, Life, Seq};
+use disk::{Chunk, Disk, chunk, disk_with};
+use vellum_core::addr::{BLOCK_BYTES, Lba, Life, Seq};
 use vellum_core::entry::Entry;
 use vellum_core::format::superblock::LogEnd;
 use vellum_core::recovery::RecoveryError;
@@ -85,4 +85,19 @@ fn a_life_is_newer_than_the_log_that_it_continues() {
     let found = disk.recovered();
     assert_eq!(found.last_seq, Seq(3));
     assert_ne!(found.state.map().get(Lba(7)), Entry::Unmapped);
+}
+
+/// Where no summary was ever written, a used drive has what was there before.
+#[test]
+fn what_a_drive_held_before_is_no_reason_to_look_everywhere() {
+    let opened = |before: u8| {
+        let mut disk = Disk::new();
+        for segment in 0..2 {
+            let at = disk.at(segment, disk.sb.usable_blocks());
+            disk.put(at, &[before; BLOCK_BYTES]);
+        }
+        disk.recovered();
+        disk.reads
+    };
+    assert_eq!(opened(0x5a), opened(0));
 }

@@ -206,21 +206,6 @@ fn evidence_in_the_next_segment_counts_when_the_chunk_that_named_it_is_lost() {
     );
 }
 
-/// Where no summary was ever written, a used drive has what was there before.
-#[test]
-fn what_a_drive_held_before_is_no_reason_to_look_everywhere() {
-    let opened = |before: u8| {
-        let mut disk = Disk::new();
-        for segment in 0..2 {
-            let at = disk.at(segment, disk.sb.usable_blocks());
-            disk.put(at, &[before; BLOCK_BYTES]);
-        }
-        disk.recovered();
-        disk.reads
-    };
-    assert_eq!(opened(0x5a), opened(0));
-}
-
 /// After a lost chunk of the hot head the cold head continues in segment 2. Only the contents of that segment, after its first
 /// chunk, show that the lost one was durable.
 fn with_evidence_where_the_other_head_went_on(lost: Chunk) -> Disk {

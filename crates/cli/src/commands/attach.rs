@@ -15,10 +15,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vellum_core::format::areas::Layout;
 use vellum_device::info::hex_uuid;
 
 /// How long a server may take to examine a file system's journal.
 const LOOK_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why `journal_async_commit` is not safe on a clone.
+const UNFOLLOWED_CLONE: &str = "the journal of a clone is not followed";
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -111,10 +115,11 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     let options = args.options.as_deref();
     let is_clone = snapshots::is_clone(volume, &args.key, snapshot)?;
     let options = match (is_clone, options) {
-        (true, own) => {
-            let unsafe_because = Some("the journal of a clone is not followed");
-            ext4::options(Some(own.unwrap_or(ext4::OF_ANOTHER)), unsafe_because)?.to_owned()
-        }
+        (true, own) => ext4::options(
+            Some(own.unwrap_or(ext4::OF_ANOTHER)),
+            Some(UNFOLLOWED_CLONE),
+        )?
+        .to_owned(),
         (false, None) => "ro".to_owned(),
         (false, Some(own)) => format!("ro,{own}"),
     };
@@ -137,6 +142,9 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     attachment.serve(&[], args.key.handed())?;
     let device = attachment.bind()?;
     if let Some(dir) = &held {
+        if is_clone {
+            check_clone(&device, &shown)?;
+        }
         let mounted = attachment.mount(dir, &options);
         mounted.map_err(|error| explained(error, &device, &shown, ""))?;
     }
@@ -165,6 +173,9 @@ fn of_attached(
     }
     let mounted = |dir| {
         let shown = views::named(volume, snapshot);
+        if is_clone {
+            check_clone(&device, &shown)?;
+        }
         host::mount(&device, dir, options).map_err(|error| explained(error, &device, &shown, ""))
     };
     if let Err(error) = held.as_ref().map_or(Ok(()), mounted) {
@@ -197,7 +208,8 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     if args.mount.is_some() && !is_trusted {
         strangers::check(asked.unwrap_or_default())?;
     }
-    let mut options = ext4::mount_options(superblock.layout(), asked)?;
+    // What is not safe in any case is refused before anything is done.
+    ext4::mount_options(superblock.layout(), asked)?;
     let path = canonical(&args.volume)?;
     let mount = mount_of(&args)?;
     may_attach()?;
@@ -208,30 +220,14 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags, args.key.handed())?;
     let device = attachment.bind()?;
-    let unreadable = || {
-        format!(
-            "the beginning of {0} cannot be read (`vellum check {0}` says what is damaged, \
-             `vellum rescue {0} NEW` copies the rest, `vellum serve {0} --read-only` shows it)",
-            path.display()
-        )
-    };
     if args.mkfs {
         make_file_system(&device, &path, args.force)?;
     }
     if let Some(dir) = &held {
-        if asked.is_none() && !ext4::is_on(&device).with_context(unreadable)? {
-            options = ext4::OF_ANOTHER;
-        } else if ext4::is_async(options)
-            && let Some(reason) = unordered_because(&path)?
-        {
-            options = ext4::options(asked, Some(&reason))?;
-            tell(format_args!(
-                "mounting with {options}, without journal_async_commit: {reason}"
-            ));
-        }
+        let options = options_for(&device, &path, superblock.layout(), asked)?;
         let options = match is_trusted {
-            true => options.to_owned(),
-            false => strangers::guarded(options),
+            true => options,
+            false => strangers::guarded(&options),
         };
         let mounted = attachment.mount(dir, &options);
         let advice = format!(": `vellum attach {} --mkfs` makes one", path.display());
@@ -242,6 +238,44 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     }
     attachment.keep();
     tell_of(&device, mount.as_deref())
+}
+
+/// The options to mount the volume's file system with. One flush for each commit only where that is safe.
+fn options_for(device: &Path, path: &Path, layout: Layout, asked: Option<&str>) -> Result<String> {
+    let own = ext4::own_options(device).with_context(|| {
+        format!(
+            "the beginning of {0} cannot be read (`vellum check {0}` says what is damaged, \
+             `vellum rescue {0} NEW` copies the rest, `vellum serve {0} --read-only` shows it)",
+            path.display()
+        )
+    })?;
+    if own.is_none() && asked.is_none() {
+        return Ok(ext4::OF_ANOTHER.to_owned());
+    }
+    let own = own.unwrap_or_default();
+    let options = ext4::mount_options(layout, asked)?;
+    if !ext4::is_async(options) && !ext4::is_async(&own) {
+        return Ok(options.to_owned());
+    }
+    let reason = match ext4::unsafe_because(layout, options) {
+        None => unordered_because(path)?,
+        reason => reason,
+    };
+    let Some(reason) = reason else {
+        return Ok(ext4::with_barriers(options).into_owned());
+    };
+    ext4::refuse_own(&own, &reason).with_context(|| path.display().to_string())?;
+    let options = ext4::options(asked, Some(&reason))?;
+    tell(format_args!(
+        "mounting with {options}, without journal_async_commit: {reason}"
+    ));
+    Ok(options.to_owned())
+}
+
+/// Refuses to mount a clone whose ext4 asks for what is safe only where its journal is followed.
+fn check_clone(device: &Path, shown: &Path) -> Result<()> {
+    let own = ext4::own_options(device)?.unwrap_or_default();
+    ext4::refuse_own(&own, UNFOLLOWED_CLONE).with_context(|| shown.display().to_string())
 }
 
 /// Makes an ext4. What is there already is lost only if that is meant (`force`).
