@@ -333,9 +333,6 @@ mod tests {
     const SIGNATURE: [u8; 16] = [7; 16];
     const SEGMENT: Segment = Segment(3);
     const COUNT: usize = 255;
-    const SECTOR: usize = 512;
-    /// Entries that are judged together: each sector has some such groups that no other sector has a part of.
-    const GROUP: usize = 16;
 
     fn encoded(last_seq: u64, owner: u64, sums: u32) -> Vec<u8> {
         let tag = |index: usize| Tag {
