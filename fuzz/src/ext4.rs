@@ -9,8 +9,8 @@ use vellum_ext4::files::Files;
 use vellum_ext4::freed::Freed;
 use vellum_ext4::journal::{
     Alignment, Block, Commits, Content, Followed, Follower, Head, Journal, JournalBlock,
-    JournalFeatures, JournalFormat, Layout, Log, Mark, Reader, Sequence, Told, Transactions,
-    Verdict,
+    JournalFeatures, JournalFormat, Layout, Log, Mark, Reader, Refusal, Sequence, Told,
+    Transactions, Verdict,
 };
 use vellum_ext4::{
     Allowance, Dynamic, FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan,
@@ -476,23 +476,20 @@ pub fn commits(bytes: &[u8]) -> usize {
             .place_of(JournalBlock(at))
             .unwrap_or(u64::from(at) * 4096);
         let mut block = vec![0; 4096];
-        for (word, to) in [0xC03B_3998, u32::from(op[0] & 7), u32::from(op[3])]
-            .into_iter()
-            .zip(block.chunks_mut(4))
-        {
+        let words = [0xC03B_3998, u32::from(op[0] & 7), u32::from(op[3])];
+        for (word, to) in words.into_iter().zip(block.chunks_mut(4)) {
             to.copy_from_slice(&u32::to_be_bytes(word));
         }
-        for (to, word) in [
+        let log = [
             (12, 4096),
             (16, 1100),
             (20, 1),
             (24, op[3].into()),
             (28, at),
             (64, 1),
-        ] {
-            if op[0] & 7 == 4 {
-                block[to..to + 4].copy_from_slice(&u32::to_be_bytes(word));
-            }
+        ];
+        for (to, word) in log.into_iter().filter(|_| op[0] & 7 == 4) {
+            block[to..to + 4].copy_from_slice(&u32::to_be_bytes(word));
         }
         let span = Span::new(offset, 4096 * u64::from(op[0] >> 4));
         match commits.read(offset, &block) {
@@ -503,7 +500,8 @@ pub fn commits(bytes: &[u8]) -> usize {
                 complete += usize::from(verdict == Verdict::Complete);
             }
             None if op[0] & 8 == 0 => effects += usize::from(commits.took_effect(span)),
-            None => drop(commits.refused(span)),
+            None if op[0] & 16 == 0 => drop(commits.refused(span, Refusal::Failed)),
+            None => drop(commits.refused(span, Refusal::NoRoom)),
         }
     }
     assert!(effects <= bytes.len());

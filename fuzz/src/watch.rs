@@ -10,7 +10,7 @@ use vellum_ext4::journal::{JournalBlock, OWN};
 use vellum_ext4::{Source, Unreadable, scan};
 use vellum_watch::{
     Blocks, Change, Checked, Classes, CommitOrder, Critical, Entry, Findings, Followers, FreeSpace,
-    Known, Log, Plan, Scans, Stop, Wait, Wants,
+    Known, Log, Plan, Reason, Refusal, Scans, Stop, Wait, Wants,
 };
 
 const BLOCKS: u64 = 4096;
@@ -174,7 +174,8 @@ fn is_asynchronous(order: &mut CommitOrder, found: &Findings, memory: &Memory) {
         written: Some(&Written(vec![block])),
     };
     let none: [Wait; 0] = [];
-    let stop = order.stop(&change, &payloads, |_, _| true, || false, none.iter());
+    let may_wait = |_: usize, reason: &Reason| *reason != Reason::Scan;
+    let stop = order.stop(&change, &payloads, may_wait, none.iter());
     assert_eq!(stop, None);
 }
 
@@ -213,13 +214,8 @@ fn is_stopped(
     payloads: &[Payload],
 ) -> bool {
     let none: [Wait; 0] = [];
-    let stop = order.stop(
-        change,
-        payloads,
-        |_, _| true,
-        || scans.is_behind(),
-        none.iter(),
-    );
+    let may_wait = |_: usize, reason: &Reason| *reason != Reason::Scan || scans.is_behind();
+    let stop = order.stop(change, payloads, may_wait, none.iter());
     if let Some((index, Stop::Wait(reason))) = stop {
         assert!(index < payloads.len());
         let wait = Wait {
@@ -275,7 +271,8 @@ pub fn live(bytes: &[u8], seed: u64) -> (usize, usize) {
             scans.admit();
         }
         let is_done = choices.below(8) != 0;
-        order.ended(Nanos(turn), &change, is_done);
+        let result = is_done.then_some(()).ok_or(Refusal::NoRoom);
+        order.ended(Nanos(turn), &change, result);
         space.answer(seen, (first, first + count), is_done);
         let held = Checked { number, touched };
         scans.answer(Nanos(turn), held, change.span(), |span| {

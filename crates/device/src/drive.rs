@@ -257,7 +257,7 @@ impl Inner {
             }) = self.requests.find(id)
         {
             watched.is_in_effect = true;
-            self.gate.answered(now, request, true);
+            self.gate.answered(now, request, Ok(()));
         }
     }
 

@@ -16,7 +16,7 @@ use crate::watching::{JournalEntry, Watching, change_of};
 use std::sync::Arc;
 use vellum_core::addr::Nanos;
 use vellum_core::seam::{Ack, Payload};
-use vellum_watch::CommitGate;
+use vellum_watch::{CommitGate, Refusal};
 
 use early::Early;
 pub(crate) use early::{Turn, has_marks};
@@ -52,6 +52,14 @@ pub(crate) struct Waiting {
     watching: Arc<Watching>,
 }
 
+/// What an error says about a block of a journal.
+fn why(error: &BlockError) -> Refusal {
+    match error {
+        BlockError::Full | BlockError::NoRoom => Refusal::NoRoom,
+        _ => Refusal::Failed,
+    }
+}
+
 impl Gate {
     /// Takes the core's answer to a request, and returns the answer for the client.
     pub fn ended(
@@ -67,7 +75,7 @@ impl Gate {
         self.commits.ended(pending.is_answered(), is_commit);
         // Reported twice, perhaps a lap of the log later, the write would count for that lap.
         if !watched.is_in_effect || result.is_err() {
-            self.answered(now, request, result.is_ok());
+            self.answered(now, request, result.as_ref().copied().map_err(why));
         }
         if is_commit && result.is_err() {
             self.lose(request);
@@ -93,17 +101,17 @@ impl Gate {
     }
 
     /// Notes that a request is answered: what it wrote has taken effect, or never will.
-    pub fn answered(&mut self, now: Nanos, request: &Request, is_done: bool) {
+    pub fn answered(&mut self, now: Nanos, request: &Request, result: Result<(), Refusal>) {
         if let Some(change) = change_of(request) {
-            self.commits.order.ended(now, &change, is_done);
+            self.commits.order.ended(now, &change, result);
         }
     }
 
     /// Notes that a request is refused before the core has it: what it writes will never be there.
-    pub fn refused(&mut self, now: Nanos, request: &Request, why: &BlockError) {
+    pub fn refused(&mut self, now: Nanos, request: &Request, error: &BlockError) {
         // A range that is not on the volume says nothing about the journals in it.
-        if !matches!(why, BlockError::OutOfRange { .. }) {
-            self.answered(now, request, false);
+        if !matches!(error, BlockError::OutOfRange { .. }) {
+            self.answered(now, request, Err(why(error)));
         }
     }
 

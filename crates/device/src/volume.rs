@@ -58,7 +58,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Core;
 use vellum_core::seam::{Hint, Input};
 use vellum_medium::Medium;
-use vellum_watch::journals;
+use vellum_watch::{Refusal, journals};
 
 /// A volume that is being served.
 pub struct Volume {
@@ -509,7 +509,7 @@ impl BlockDevice for Volume {
         if lba.0.saturating_add(blocks) <= self.blocks() {
             let write = Request::new(Op::Write { fua: false }, lba, blocks, Frames::default());
             self.shared
-                .with_core(|now, inner, _| inner.gate.answered(now, &write, false));
+                .with_core(|now, inner, _| inner.gate.answered(now, &write, Err(Refusal::Failed)));
         }
     }
 

@@ -12,7 +12,7 @@ use log::{BLOCK, BLOCKS, V3, commit, format, header, journal};
 use std::collections::BTreeSet;
 use vellum_ext4::Span;
 use vellum_ext4::journal::{
-    Commits, Journal, JournalBlock, Layout, Log, Mark, Sequence, Verdict, begins_a_log,
+    Commits, Journal, JournalBlock, Layout, Log, Mark, Refusal, Sequence, Verdict, begins_a_log,
 };
 
 const VOLUME: u64 = 1 << 40;
@@ -47,10 +47,8 @@ impl Host {
     }
 
     fn span(&self, at: u32) -> Span {
-        Span::new(
-            self.layout.place_of(JournalBlock(at)).unwrap(),
-            BLOCK as u64,
-        )
+        let place = self.layout.place_of(JournalBlock(at));
+        Span::new(place.unwrap(), BLOCK as u64)
     }
 
     fn begin(&mut self, sequence: u32, at: u32) {
@@ -127,19 +125,16 @@ fn a_block_that_was_refused_is_not_waited_for() {
     host.begin(7, 10);
     let refused = host.span(11);
     host.took_effect(10);
-    assert!(host.commits.refused(refused));
-    assert_eq!(host.commit(7, 12), Verdict::Never);
+    assert!(host.commits.refused(refused, Refusal::Failed));
+    assert_eq!(host.commit(7, 12), Verdict::Never(Refusal::Failed));
     // But if the block is written after all, it counts.
     host.took_effect(11);
     assert_eq!(host.commit(7, 12), Verdict::Complete);
-    assert_eq!(
-        host.commit(8, 14),
-        Verdict::Waits(1),
-        "the refused block was of the previous transaction"
-    );
+    // The refused block was of the previous transaction.
+    assert_eq!(host.commit(8, 14), Verdict::Waits(1));
     // The superblock is not among these blocks.
     let superblock = host.span(0);
-    assert!(!host.commits.refused(superblock));
+    assert!(!host.commits.refused(superblock, Refusal::Failed));
     assert_eq!(host.commit(8, 14), Verdict::Waits(1));
 }
 
@@ -150,16 +145,20 @@ fn a_block_is_refused_until_it_comes_again_and_for_its_own_transaction() {
     host.begin(7, 10);
     host.took_effect(10);
     for refused in [11, 14].map(|at| host.span(at)) {
-        assert!(host.commits.refused(refused));
+        assert!(host.commits.refused(refused, Refusal::NoRoom));
     }
-    assert_eq!(host.commit(7, 13), Verdict::Never);
+    assert_eq!(host.commit(7, 13), Verdict::Never(Refusal::NoRoom));
     host.took_effect(11);
     let commits = [13, 16].map(|at| host.span(at));
-    assert_eq!(commits.map(|at| host.commits.is_refused(at)), [false, true]);
+    let refusals = commits.map(|at| host.commits.refusal(at));
+    assert_eq!(refusals, [None, Some(Refusal::NoRoom)]);
     assert_eq!(host.commit(7, 13), Verdict::Waits(1));
     host.took_effect(12);
     assert_eq!(host.commit(7, 13), Verdict::Complete);
-    assert_eq!(host.commit(8, 16), Verdict::Never);
+    assert_eq!(host.commit(8, 16), Verdict::Never(Refusal::NoRoom));
+    let failed = host.span(15);
+    host.commits.refused(failed, Refusal::Failed);
+    assert_eq!(host.commit(8, 16), Verdict::Never(Refusal::Failed));
 }
 
 #[test]
@@ -459,7 +458,7 @@ fn a_refused_commit_block_is_not_waited_for() {
     host.took_effect(10);
     assert_eq!(host.commit(7, 11), Verdict::Complete);
     let span = host.span(11);
-    host.commits.refused(span);
+    host.commits.refused(span, Refusal::Failed);
     host.begin(9, 11);
     host.took_effect(11);
     assert_eq!(host.commit(9, 12), Verdict::Complete);

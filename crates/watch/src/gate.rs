@@ -25,7 +25,9 @@
 //!
 //! If a block that it commits is refused, an answered commit block waits on. The client got the error for the other block, and may
 //! write that again: a virtual machine that stopped for want of room does. If something could observe the commit block before that,
-//! it is given up: it has no effect, and no later commit block of its log has any ([`lose`](CommitOrder::lose)).
+//! it is given up: it has no effect, and no later commit block of its log has any ([`lose`](CommitOrder::lose)). A commit block that was
+//! not answered is refused. If there was no room for what it commits, it gets the same error, so that such a machine writes it again,
+//! too. Where there is room by then, it waits.
 //!
 //! If the core refuses the commit block itself, no flush succeeds from then on either. Lack of room should not cause that: where room
 //! may be short, the answer is given only after the block has taken effect.
@@ -37,7 +39,7 @@ use crate::order::{CommitOrder, Reason, Stop, Wait};
 use std::collections::{BTreeMap, VecDeque};
 use vellum_core::addr::Nanos;
 use vellum_core::seam::Payload;
-use vellum_ext4::journal::Commits;
+use vellum_ext4::journal::{Commits, Refusal};
 
 /// A write that waits.
 pub struct Waiting<W> {
@@ -122,28 +124,27 @@ impl<W, F> CommitGate<W, F> {
         self.flushes.pop()
     }
 
-    /// Finds the first block of a write that must not go on, if `room` blocks may wait in all. `waited`: its wait so far.
+    /// Finds the first block of a write that must not go on, if `room` blocks may wait in all. `waited`: its wait so far. `may_come`:
+    /// whether what it may wait for can come at all: a scan, what was refused for want of room.
     pub fn stop(
         &mut self,
         change: &Change<'_>,
         blocks: &[Payload],
         room: usize,
         waited: Option<&Wait>,
-        is_behind: impl Fn() -> bool,
+        may_come: impl Fn(&Reason) -> bool,
     ) -> Option<(usize, Stop)> {
         let used = self.used();
-        let has_room = |index, reason: &Reason| {
+        let may_wait = |index, reason: &Reason| {
             let asked = blocks.len() - index + used.values().sum::<usize>();
             // What waited before has had its share.
             let kept = waited.map_or_else(|| kept(&used, room, reason), |_| 0);
-            asked + kept <= room
+            asked + kept <= room && may_come(reason)
         };
         let waits = self.waiting.iter().map(|waiting| &waiting.wait);
-        let (at, stop) = self
-            .order
-            .stop(change, blocks, has_room, is_behind, waits)?;
-        let stop = match waited {
-            Some(wait) if wait.is_answered && stop == Stop::Refuse => {
+        let (at, stop) = self.order.stop(change, blocks, may_wait, waits)?;
+        let stop = match (waited, stop) {
+            (Some(wait), Stop::Refuse(_)) if wait.is_answered => {
                 Stop::Wait(wait.reason.without_guess())
             }
             _ => stop,
@@ -217,7 +218,7 @@ impl<W, F> CommitGate<W, F> {
 
     /// Takes out the answered writes that a request could observe. `run`: its first block, and how many it has; `None`: takes out all
     /// answered writes. They have to go on, whatever they wait for
-    /// ([`let_through`](Self::let_through)), or to be refused ([`is_refused`](Self::is_refused)).
+    /// ([`let_through`](Self::let_through)), or to be refused ([`refusal`](Self::refusal)).
     pub fn take_observed(&mut self, run: Option<(u64, u64)>) -> Vec<Waiting<W>> {
         let is_observed = |waiting: &mut Waiting<W>| {
             let (first, blocks) = waiting.run;
@@ -226,10 +227,11 @@ impl<W, F> CommitGate<W, F> {
         self.waiting.extract_if(.., is_observed).collect()
     }
 
-    /// True if a block that this commit block commits was refused, and was not written since, or if an earlier commit block is lost.
-    pub fn is_refused(&self, waiting: &Waiting<W>) -> bool {
+    /// Why this commit block must not be written, if so: a block that it commits was refused, and was not written since, or an earlier
+    /// commit block is lost.
+    pub fn refusal(&self, waiting: &Waiting<W>) -> Option<Refusal> {
         let (first, blocks) = waiting.run;
-        self.order.is_refused(&waiting.wait, first, blocks as u64)
+        self.order.refusal(&waiting.wait, first, blocks as u64)
     }
 
     /// Tells the journals that such a write goes on. A write that has waited longer keeps its turn.
@@ -318,7 +320,7 @@ mod tests {
             blocks: 1,
             written: Some(&block),
         };
-        let stop = gate.stop(&change, &[payload], ROOM, None, || false);
+        let stop = gate.stop(&change, &[payload], ROOM, None, |_| true);
         let Some((_, Stop::Wait(reason))) = stop else {
             return false;
         };
@@ -361,7 +363,7 @@ mod tests {
             blocks: 1,
             written: None,
         };
-        gate.order.ended(Nanos(2), &before, false);
+        gate.order.ended(Nanos(2), &before, Err(Refusal::Failed));
         let (block, payload) = One::commit(7);
         let commit = Change {
             first: 102,
@@ -371,11 +373,12 @@ mod tests {
         let waiting = gate.waiting.pop().unwrap();
         let wait = waiting.wait;
         let stop = |gate: &mut CommitGate<()>, waited| {
-            let stop = gate.stop(&commit, &[payload], ROOM, waited, || false);
+            let stop = gate.stop(&commit, &[payload], ROOM, waited, |_| true);
             stop.map(|(_, stop)| stop)
         };
-        assert!(gate.is_refused(&waiting));
-        assert_eq!(stop(&mut gate, None), Some(Stop::Refuse));
+        assert_eq!(gate.refusal(&waiting), Some(Refusal::Failed));
+        let refused = Some(Stop::Refuse(Refusal::Failed));
+        assert_eq!(stop(&mut gate, None), refused);
         assert_eq!(stop(&mut gate, Some(&wait)), Some(Stop::Wait(wait.reason)));
         // A guess has a deadline, and would be tried again at once, for ever.
         let guess = Wait {
@@ -383,12 +386,13 @@ mod tests {
                 journal: Some(0),
                 missing: 1,
                 is_guess: true,
+                was_refused: false,
             },
             ..wait
         };
         assert_eq!(stop(&mut gate, Some(&guess)), Some(Stop::Wait(wait.reason)));
-        gate.order.ended(Nanos(3), &before, true);
-        assert!(!gate.is_refused(&waiting));
+        gate.order.ended(Nanos(3), &before, Ok(()));
+        assert_eq!(gate.refusal(&waiting), None);
         assert_eq!(stop(&mut gate, Some(&wait)), None);
         assert_eq!(gate.order.counts(), (1, 0));
     }
@@ -418,7 +422,7 @@ mod tests {
             written: None,
         };
         gate.waiting.clear();
-        gate.order.ended(Nanos(3), &change, true);
+        gate.order.ended(Nanos(3), &change, Ok(()));
         assert!(!send(&mut gate, (102, 7), 1));
         assert_eq!(gate.order.counts(), (1, 1));
     }

@@ -37,4 +37,5 @@ pub use journals::{Extent, FileSystemStats, JournalError, Plan};
 pub use logs::{EarlierPlaces, Entry, Followers, Log};
 pub use order::{CommitOrder, Reason, Stop, Wait};
 pub use scans::{Checked, Scans};
+pub use vellum_ext4::journal::Refusal;
 pub use wants::Wants;

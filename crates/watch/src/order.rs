@@ -26,7 +26,7 @@ use crate::ranges::{BLOCK, Range};
 use vellum_core::addr::Nanos;
 use vellum_core::seam::Payload;
 use vellum_ext4::Span;
-use vellum_ext4::journal::{Commits, Mark, Verdict, begins_a_log};
+use vellum_ext4::journal::{Commits, Mark, Refusal, Verdict, begins_a_log};
 
 /// The journals of a volume and their commit blocks; see the module.
 #[derive(Default)]
@@ -60,6 +60,8 @@ pub enum Reason {
         missing: u32,
         /// Which transaction comes next is a guess, so what is missing may have been written before.
         is_guess: bool,
+        /// One of them was refused for want of room, and may come again.
+        was_refused: bool,
     },
 }
 
@@ -71,6 +73,18 @@ impl Reason {
             Self::Scan => None,
             Self::Blocks { journal, .. } => *journal,
         }
+    }
+
+    /// True if it waits for a block that was refused.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::Blocks {
+                was_refused: true,
+                ..
+            }
+        )
     }
 
     /// The same, of what is known well enough to wait on.
@@ -87,8 +101,8 @@ impl Reason {
 pub enum Stop {
     /// It waits.
     Wait(Reason),
-    /// It is refused: what it commits will never be present.
-    Refuse,
+    /// It is refused: what it commits is not there, and nobody can say that it will be.
+    Refuse(Refusal),
 }
 
 /// The state of a waiting write.
@@ -174,15 +188,15 @@ impl CommitOrder {
     }
 
     /// Records that a change has taken effect, or never will.
-    pub fn ended(&mut self, now: Nanos, change: &Change<'_>, is_done: bool) {
+    pub fn ended(&mut self, now: Nanos, change: &Change<'_>, result: Result<(), Refusal>) {
         if !self.is_in_journal(change.first, change.blocks) {
             return;
         }
         let span = change.span();
         for journal in &mut self.journals {
-            let is_news = match is_done {
-                true => journal.commits.took_effect(span),
-                false => journal.commits.refused(span),
+            let is_news = match result {
+                Ok(()) => journal.commits.took_effect(span),
+                Err(why) => journal.commits.refused(span, why),
             };
             if is_news {
                 journal.news = now;
@@ -199,12 +213,12 @@ impl CommitOrder {
         }
     }
 
-    /// True if a commit block of so many blocks, one that waits, commits a block that was refused, or an earlier one is lost.
+    /// Why a commit block of so many blocks, one that waits, must not be written: it commits a block that was refused, or an earlier
+    /// commit block is lost.
     #[must_use]
-    pub(crate) fn is_refused(&self, wait: &Wait, first: u64, blocks: u64) -> bool {
+    pub(crate) fn refusal(&self, wait: &Wait, first: u64, blocks: u64) -> Option<Refusal> {
         let span = Span::new(first * BLOCK, blocks * BLOCK);
-        let journal = wait.reason.journal();
-        journal.is_some_and(|number| self.journals[number].commits.is_refused(span))
+        self.journals[wait.reason.journal()?].commits.refusal(span)
     }
 
     /// Returns true, once, if something may continue that could not before.
@@ -267,30 +281,27 @@ impl CommitOrder {
         payloads: &[Payload],
         waits: impl Iterator<Item = &'a Wait> + Clone,
     ) {
-        // As if there were no room to wait in.
-        self.stop(change, payloads, |_, _| false, || false, waits);
+        self.stop(change, payloads, |_, _| false, waits);
     }
 
-    /// Returns the first block of a write that must not continue. The journals are told about all blocks before it. `has_room`:
-    /// whether there is room for the write to wait from a block on, for that reason. `is_behind`: whether there is something that no scan has
-    /// seen. `waits`: what waits already; for a retry, what waits before it.
+    /// Returns the first block of a write that must not continue. The journals are told about all blocks before it. `may_wait`:
+    /// whether the write may wait from a block on, for that reason; if not, it continues unjudged, or is refused if what it waits for was.
+    /// `waits`: what waits already; for a retry, what waits before it.
     pub fn stop<'a>(
         &mut self,
         change: &Change<'_>,
         payloads: &[Payload],
-        has_room: impl Fn(usize, &Reason) -> bool,
-        is_behind: impl Fn() -> bool,
+        may_wait: impl Fn(usize, &Reason) -> bool,
         waits: impl Iterator<Item = &'a Wait> + Clone,
     ) -> Option<(usize, Stop)> {
         let blocks = change.written?;
         let is_mark = |(_, payload): &(usize, &Payload)| is_own(&payload.digest);
         for (index, _) in payloads.iter().enumerate().filter(is_mark) {
-            let has_room = |reason: &Reason| has_room(index, reason);
+            let may_wait = |reason: &Reason| may_wait(index, reason);
             let stop = if self.is_in_journal(change.first + index as u64, 1) {
-                self.mark(change.first, blocks, index, has_room, waits.clone())
+                self.mark(change.first, blocks, index, may_wait, waits.clone())
             } else {
-                let waits =
-                    begins_a_log(blocks.block(index)) && has_room(&Reason::Scan) && is_behind();
+                let waits = begins_a_log(blocks.block(index)) && may_wait(&Reason::Scan);
                 waits.then_some(Stop::Wait(Reason::Scan))
             };
             if let Some(stop) = stop {
@@ -306,7 +317,7 @@ impl CommitOrder {
         first: u64,
         blocks: &dyn Blocks,
         index: usize,
-        has_room: impl Fn(&Reason) -> bool,
+        may_wait: impl Fn(&Reason) -> bool,
         mut waits: impl Iterator<Item = &'a Wait>,
     ) -> Option<Stop> {
         let offset = (first + index as u64) * BLOCK;
@@ -327,19 +338,26 @@ impl CommitOrder {
                     true => Verdict::Waits(1),
                     false => commits.commit(at, sequence, before),
                 };
-                let reason = |missing| Reason::Blocks {
+                let reason = |missing, was_refused| Reason::Blocks {
                     journal: Some(number),
                     missing,
                     is_guess: commits.is_guess(),
+                    was_refused,
                 };
                 match verdict {
                     Verdict::Complete => self.complete += 1,
                     Verdict::Unjudged => self.unjudged += 1,
-                    Verdict::Never if is_judged => return Some(Stop::Refuse),
-                    Verdict::Waits(missing) if is_judged && has_room(&reason(missing)) => {
-                        return Some(Stop::Wait(reason(missing)));
+                    Verdict::Never(why) if is_judged => {
+                        let again = reason(1, true).without_guess();
+                        return Some(match why == Refusal::NoRoom && may_wait(&again) {
+                            true => Stop::Wait(again),
+                            false => Stop::Refuse(why),
+                        });
                     }
-                    Verdict::Never | Verdict::Waits(_) => {
+                    Verdict::Waits(missing) if is_judged && may_wait(&reason(missing, false)) => {
+                        return Some(Stop::Wait(reason(missing, false)));
+                    }
+                    Verdict::Never(_) | Verdict::Waits(_) => {
                         if is_later {
                             commits.overtake(at, before);
                         } else {
@@ -363,236 +381,4 @@ impl CommitOrder {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use vellum_core::addr::Buf;
-    use vellum_core::seam::Digest;
-    use vellum_ext4::Uuid;
-    use vellum_ext4::journal::{
-        Alignment, JournalBlock, JournalFeatures, JournalFormat, Log, OWN, Sequence,
-    };
-
-    const FORMAT: JournalFormat = JournalFormat {
-        block_bytes: BLOCK as u32,
-        first: JournalBlock(1),
-        end: JournalBlock(16),
-        features: JournalFeatures {
-            compatible: 0,
-            // Asynchronous commits.
-            incompatible: 4,
-        },
-        seed: 0,
-    };
-
-    /// A journal of 16 blocks that begins at this block of the volume. The next transaction is 7, at its first block.
-    pub(crate) fn journal(start: u64) -> Commits {
-        let journal = vellum_ext4::journal::Journal {
-            extents: vec![Span::new(start * BLOCK, 16 * BLOCK)],
-            format: FORMAT,
-            is_empty: true,
-            blocks: 16,
-            fast_commit_blocks: 0,
-            uuid: Uuid::default(),
-            superblock: JournalBlock(0),
-            is_external: false,
-            alignment: Alignment::Aligned,
-        };
-        let mut commits = Commits::new(&journal, 1 << 30).unwrap();
-        let begin = Some((Sequence(7), JournalBlock(1)));
-        let format = FORMAT;
-        commits.superblock(Some(Log { format, begin }));
-        commits
-    }
-
-    fn order(found: &[Commits]) -> CommitOrder {
-        let mut order = CommitOrder::default();
-        order.follow(found, std::iter::empty());
-        assert!(order.take_due() && !order.take_due());
-        order
-    }
-
-    const fn wait(journal: usize, is_withheld: bool) -> Wait {
-        Wait {
-            since: Nanos(5),
-            reason: Reason::Blocks {
-                journal: Some(journal),
-                missing: 1,
-                is_guess: false,
-            },
-            is_answered: false,
-            is_withheld,
-        }
-    }
-
-    pub(crate) struct One([u8; 4096]);
-
-    impl One {
-        /// A commit block of that transaction, and what the core knows of it.
-        pub(crate) fn commit(sequence: u8) -> (Self, Payload) {
-            let mut block = [0; 4096];
-            block[..12].copy_from_slice(&[&OWN[..], &[0, 0, 0, 2, 0, 0, 0, sequence]].concat());
-            let digest = Digest {
-                first: u32::from_le_bytes(OWN),
-                ..Digest::default()
-            };
-            let buf = Buf(0);
-            (Self(block), Payload { buf, digest })
-        }
-    }
-
-    impl Blocks for One {
-        fn count(&self) -> usize {
-            1
-        }
-
-        fn block(&self, _: usize) -> &[u8] {
-            &self.0
-        }
-    }
-
-    /// A commit block of that transaction, written to that block of the volume.
-    fn commit(order: &mut CommitOrder, at: u64, sequence: u8, waits: &[Wait]) -> Option<Stop> {
-        let (block, payload) = One::commit(sequence);
-        let change = Change {
-            first: at,
-            blocks: 1,
-            written: Some(&block),
-        };
-        let stop = order.stop(&change, &[payload], |_, _| true, || false, waits.iter());
-        stop.map(|(_, stop)| stop)
-    }
-
-    fn ended(order: &mut CommitOrder, first: u64, blocks: u64, is_done: bool) {
-        let change = Change {
-            first,
-            blocks,
-            written: None,
-        };
-        order.ended(Nanos(9), &change, is_done);
-    }
-
-    #[test]
-    fn a_commit_block_waits_only_for_the_blocks_it_commits() {
-        let mut order = order(&[journal(100)]);
-        let waits = |missing| {
-            Some(Stop::Wait(Reason::Blocks {
-                journal: Some(0),
-                missing,
-                is_guess: false,
-            }))
-        };
-        assert_eq!(commit(&mut order, 104, 7, &[]), waits(3));
-        ended(&mut order, 200, 3, true);
-        assert!(!order.take_due(), "no journal has that block");
-        ended(&mut order, 101, 2, true);
-        assert!(order.take_due());
-        assert_eq!(commit(&mut order, 104, 7, &[]), waits(1));
-        ended(&mut order, 103, 1, true);
-        assert_eq!(commit(&mut order, 104, 7, &[]), None);
-        assert_eq!(order.counts(), (1, 0));
-        // The next transaction begins after it. If a block of that transaction is refused, so is its commit.
-        ended(&mut order, 105, 1, false);
-        assert_eq!(commit(&mut order, 106, 8, &[]), Some(Stop::Refuse));
-        // Outside of any journal nothing is a commit block.
-        assert_eq!(commit(&mut order, 300, 8, &[]), None);
-    }
-
-    /// jbd2 may send the next transaction once a commit block was answered, even while it waits. The next commit block is judged
-    /// when the one before it has continued: `commit_order` met that case under load with seed 1084.
-    #[test]
-    fn a_commit_block_does_not_overtake_one_that_was_answered() {
-        let answered = Wait {
-            is_answered: true,
-            ..wait(0, false)
-        };
-        let mut order = order(&[journal(100)]);
-        assert!(matches!(
-            commit(&mut order, 104, 8, &[answered]),
-            Some(Stop::Wait(_))
-        ));
-        assert_eq!(order.counts(), (0, 0));
-        // The waiting commit block is of another journal, or was not answered; in the latter case jbd2 would not have sent this one.
-        let other = Wait {
-            reason: wait(1, false).reason,
-            ..answered
-        };
-        assert_eq!(commit(&mut order, 104, 8, &[wait(0, false), other]), None);
-        assert_eq!(order.counts(), (0, 1));
-    }
-
-    /// A restarted server meets a log in its middle, by a superblock that moves the tail. Blocks of the transaction that were written
-    /// before do not come again. So its commit block continues, even if it may not be answered early.
-    #[test]
-    fn a_guess_is_given_up_soon() {
-        let mut commits = journal(100);
-        commits.give_up();
-        commits.set_empty(false);
-        let begin = Some((Sequence(7), JournalBlock(1)));
-        let format = FORMAT;
-        commits.superblock(Some(Log { format, begin }));
-        let mut order = order(&[commits]);
-        ended(&mut order, 102, 1, true);
-        let Some(Stop::Wait(reason)) = commit(&mut order, 103, 7, &[]) else {
-            panic!("the missing block may still come");
-        };
-        let one = Wait {
-            reason,
-            ..wait(0, true)
-        };
-        assert_eq!(one.guess(), Some(Some(0)));
-        let silence = COMMIT_SILENCE.as_nanos() as u64;
-        assert_eq!(order.deadline(&one), Some(Nanos(9 + silence)));
-        order.give_up(Some(0));
-        assert_eq!(commit(&mut order, 103, 7, &[]), None);
-        assert_eq!(order.counts(), (0, 1));
-        // The next one is judged.
-        let next = commit(&mut order, 105, 8, &[]);
-        let Some(Stop::Wait(reason)) = next else {
-            panic!("{next:?}");
-        };
-        let one = Wait {
-            reason,
-            ..wait(0, true)
-        };
-        assert_eq!(one.guess(), None);
-        ended(&mut order, 104, 1, true);
-        assert_eq!(commit(&mut order, 105, 8, &[]), None);
-        assert_eq!(order.counts(), (1, 1));
-    }
-
-    #[test]
-    fn a_wait_ends_some_time_after_the_last_new_block_of_its_journal() {
-        let after = |at: u64, time: core::time::Duration| Some(Nanos(at + time.as_nanos() as u64));
-        let mut order = order(&[journal(100), journal(200)]);
-        assert_eq!(order.deadline(&wait(0, false)), after(5, COMMIT_SILENCE));
-        assert_eq!(order.deadline(&wait(0, true)), after(5, COMMIT_PATIENCE));
-        ended(&mut order, 101, 1, true);
-        assert_eq!(order.deadline(&wait(0, false)), after(9, COMMIT_SILENCE));
-        assert_eq!(order.deadline(&wait(1, false)), after(5, COMMIT_SILENCE));
-        let mut one = wait(0, false);
-        one.is_answered = true;
-        assert_eq!(order.deadline(&one), None);
-        one = wait(0, true);
-        one.reason = Reason::Scan;
-        assert_eq!(order.deadline(&one), after(5, SCOUT_PATIENCE));
-    }
-
-    /// A scan may find journals in another order, or no longer find one of them. A wait must still stay with its own journal.
-    #[test]
-    fn a_wait_stays_with_its_own_journal_whatever_a_later_scan_finds() {
-        let (one, other) = (journal(100), journal(200));
-        let mut order = order(&[one.clone(), other.clone()]);
-        order.journals[1].news = Nanos(1000);
-        let mut waits = [wait(1, true)];
-        let mut deadline = |found: &[Commits]| {
-            order.follow(found, waits.iter_mut());
-            let patience = COMMIT_PATIENCE.as_nanos() as u64;
-            order.deadline(&waits[0]).unwrap().0 - patience
-        };
-        assert_eq!(deadline(&[one.clone(), other.clone()]), 1000);
-        let found = [other.clone(), journal(300), one.clone()];
-        assert_eq!(deadline(&found), 1000, "in another order");
-        assert_eq!(deadline(&[one]), 5, "found no more");
-        assert_eq!(deadline(&[other]), 5, "another one now");
-    }
-}
+pub(crate) mod tests;

@@ -12,7 +12,7 @@ use crate::watching::change_of;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_core::seam::{Hint, Input};
-use vellum_watch::{self as watch, Due, Stop, Wait};
+use vellum_watch::{self as watch, Due, Reason, Refusal, Stop, Wait};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -41,11 +41,15 @@ impl Passage<'_> {
 
     fn pass_on(&mut self, waited: Option<Wait>, write: Write<'_>) {
         let room = self.inner.frames.capacity(Quota::Write) / 4;
-        let is_behind = || self.scout.is_behind();
         let change = change_of(&write.pending.request).filter(|_| write.pending.watched.marks);
         let stop = change.and_then(|change| {
+            let has_room = self.has_room();
+            let may_come = |reason: &Reason| match reason {
+                Reason::Scan => self.scout.is_behind(),
+                Reason::Blocks { was_refused, .. } => has_room || !was_refused,
+            };
             let commits = &mut self.inner.gate.commits;
-            commits.stop(&change, write.blocks, room, waited.as_ref(), is_behind)
+            commits.stop(&change, write.blocks, room, waited.as_ref(), may_come)
         });
         let Some((at, stop)) = stop else {
             return self.place(write);
@@ -71,9 +75,9 @@ impl Passage<'_> {
             };
             self.place(write);
         }
-        let Stop::Wait(reason) = stop else {
-            let error = BlockError::Io(messages::INCOMPLETE.to_owned());
-            return self.refuse(pending, error);
+        let reason = match stop {
+            Stop::Wait(reason) => reason,
+            Stop::Refuse(why) => return self.refuse(pending, incomplete(why)),
         };
         let since = waited.filter(|_| at == 0).map(|waited| waited.since);
         later.iter_mut().for_each(|entry| entry.index -= at);
@@ -82,9 +86,11 @@ impl Passage<'_> {
             since: since.unwrap_or(self.now),
             reason,
             is_answered: waited.is_some_and(|waited| waited.is_answered),
-            // A flush waits for blocks behind a commit block, so they may not be answered and wait.
+            // A flush waits for blocks behind a commit block, so they may not be answered and wait. Whether a client writes again what was
+            // refused is not known.
             is_withheld: !is_plain
                 || blocks.len() > 1
+                || reason.was_refused()
                 || waited.is_some_and(|waited| waited.is_withheld),
         };
         let waiting = watch::Waiting {
@@ -195,6 +201,11 @@ impl Passage<'_> {
                 self.batch.answers.push(pending.take_answer(), Ok(()));
                 pending.watched.answered = Answered::AtGate;
             }
+            Due::Refusal(_) if !has_room || waiting.wait.reason.was_refused() => {
+                // The client may have stopped until there is room.
+                self.inner.gate.refused += 1;
+                return self.refuse(waiting.write.pending, incomplete(Refusal::NoRoom));
+            }
             Due::Refusal(missing) => {
                 self.inner.gate.refused += 1;
                 let told = messages::too_late(pending.request.lba.0 * BLOCK, missing);
@@ -210,7 +221,7 @@ impl Passage<'_> {
     /// stops. They go on, whatever they wait for, or are given up, if that was refused.
     pub fn hand_on(&mut self, run: Option<(u64, u64)>) {
         for mut waiting in self.inner.gate.commits.take_observed(run) {
-            if self.inner.gate.commits.is_refused(&waiting) {
+            if self.inner.gate.commits.refusal(&waiting).is_some() {
                 self.give_up(waiting.write.pending);
                 continue;
             }
@@ -249,5 +260,14 @@ impl Passage<'_> {
             watching: &held.watching,
         };
         self.pass_on(Some(waiting.wait), write);
+    }
+}
+
+/// The error for a commit block one of whose blocks was refused. For want of room it is the same error: who writes one of the two again
+/// when there is room has to write the other again, too.
+fn incomplete(why: Refusal) -> BlockError {
+    match why {
+        Refusal::NoRoom => BlockError::Full,
+        Refusal::Failed => BlockError::Io(messages::INCOMPLETE.to_owned()),
     }
 }

@@ -137,7 +137,7 @@ impl Volume {
         let commits = &inner.gate.commits;
         commits.first_waiting().map(|first| Uncommitted {
             at: first.run.0 * BLOCK_BYTES as u64,
-            is_refused: commits.is_refused(first),
+            is_refused: commits.refusal(first).is_some(),
         })
     }
 

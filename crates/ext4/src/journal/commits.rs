@@ -82,7 +82,16 @@ pub enum Verdict {
     /// This many of the blocks it commits have not taken effect.
     Waits(u32),
     /// One of them was refused, or an earlier commit block is lost, so it must not be written.
-    Never,
+    Never(Refusal),
+}
+
+/// Why a block of a journal was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There was no room. Some clients write it again when there is.
+    NoRoom,
+    /// It failed.
+    Failed,
 }
 
 /// The state of one journal. See the module.
@@ -105,6 +114,8 @@ pub struct Commits {
     late: Vec<Range<u32>>,
     /// Blocks of the log whose write was refused, and which have not been written since. Those of turns that ended are forgotten.
     refused: Runs,
+    /// Why: not only for want of room.
+    has_failed: bool,
     /// A commit block of this log was answered, but is not there.
     lost: bool,
 }
@@ -133,6 +144,7 @@ impl Commits {
             since: journal.format.first,
             late: Vec::new(),
             refused: Runs::default(),
+            has_failed: false,
             lost: false,
         })
     }
@@ -216,7 +228,7 @@ impl Commits {
     /// wait, it counts as handed on.
     pub fn commit(&mut self, at: JournalBlock, sequence: Sequence, before: Span) -> Verdict {
         if self.lost {
-            return Verdict::Never;
+            return Verdict::Never(Refusal::Failed);
         }
         let next = Turn::after(sequence, at, &self.format);
         let Some(turn) = self.turn.filter(|turn| turn.sequence == sequence) else {
@@ -245,7 +257,7 @@ impl Commits {
                 self.hand_on(at, before);
                 Verdict::Complete
             }
-            _ if self.has_refused(turn, at) => Verdict::Never,
+            _ if self.has_refused(turn, at) => Verdict::Never(self.why_refused()),
             missing => Verdict::Waits(missing),
         }
     }
@@ -284,9 +296,12 @@ impl Commits {
     }
 
     /// Records that a write to `span` was refused. Returns true if a commit block may be waiting for it.
-    pub fn refused(&mut self, span: Span) -> bool {
+    pub fn refused(&mut self, span: Span, why: Refusal) -> bool {
         self.settle(span);
         let is_hit = self.is_in_its_log(span);
+        // What was refused before may have been written since.
+        self.has_failed &= self.refused.len() > 0;
+        self.has_failed |= is_hit && why == Refusal::Failed;
         let log = self.format.first.0..self.format.end.0;
         for run in self.layout.runs(span) {
             let (start, end) = (run.start.max(log.start), run.end.min(log.end));
@@ -301,16 +316,24 @@ impl Commits {
     /// Records that a commit block at `span` was answered and then refused. No replay of this log continues past its place, so
     /// nothing after it is committed until another log begins. The client learns that from the next commit block.
     pub fn lost(&mut self, span: Span) {
-        self.lost |= self.refused(span);
+        self.lost |= self.refused(span, Refusal::Failed);
     }
 
-    /// True if a commit block at `commit` must not be written as things are: see [`Verdict::Never`].
+    /// Why a commit block at `commit` must not be written as things are, if so: see [`Verdict::Never`].
     #[must_use]
-    pub fn is_refused(&self, commit: Span) -> bool {
-        let at = self.layout.runs(commit).next();
-        let at = at.map(|run| JournalBlock(run.start));
-        let has_refused = |(turn, at)| self.has_refused(turn, at);
-        self.lost || self.turn.zip(at).is_some_and(has_refused)
+    pub fn refusal(&self, commit: Span) -> Option<Refusal> {
+        if self.lost {
+            return Some(Refusal::Failed);
+        }
+        let at = JournalBlock(self.layout.runs(commit).next()?.start);
+        self.has_refused(self.turn?, at).then(|| self.why_refused())
+    }
+
+    fn why_refused(&self) -> Refusal {
+        match self.has_failed {
+            true => Refusal::Failed,
+            false => Refusal::NoRoom,
+        }
     }
 
     /// True if a block from the turn's first up to this one was refused.

@@ -12,7 +12,7 @@ mod transactions;
 mod turn;
 
 pub use block::{Block, Descriptor, OWN, Revoke, Tag, is_commit};
-pub use commits::{Commits, Mark, Verdict, begins_a_log};
+pub use commits::{Commits, Mark, Refusal, Verdict, begins_a_log};
 pub use follow::{Followed, Follower};
 pub use format::{
     Alignment, Journal, JournalBlock, JournalFeatures, JournalFormat, Sequence, Unaligned,

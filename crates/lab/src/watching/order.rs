@@ -3,7 +3,7 @@
 use super::{Watching, Written, last_of_mount};
 use crate::journal::Disk;
 use vellum_ext4::journal::Commits;
-use vellum_watch::{CommitGate, Stop, Wait};
+use vellum_watch::{CommitGate, Reason, Stop, Wait};
 
 impl Watching {
     /// True if there is a journal whose commit blocks wait.
@@ -37,9 +37,10 @@ impl Written<'_> {
         if !(0..self.contents.len()).any(|index| self.is_journals(index)) {
             return None;
         }
-        // Nothing is scanned again: no other journal is made.
+        // Nothing is scanned again: no other journal is made. Nor does a client write again what was refused.
+        let may_come = |reason: &Reason| *reason != Reason::Scan && !reason.was_refused();
         let stop =
-            self.read(|_, change| gate.stop(change, &self.payloads(), room, waited, || false));
+            self.read(|_, change| gate.stop(change, &self.payloads(), room, waited, may_come));
         stop.map(|(_, stop)| stop)
     }
 }

@@ -49,7 +49,7 @@ impl Vellum {
             let written = waiting.write.written();
             let commits = &mut self.gate.commits;
             let wait = &waiting.wait;
-            if commits.is_refused(&waiting) {
+            if commits.refusal(&waiting).is_some() {
                 written.read(|_, change| commits.order.lose(change));
                 continue;
             }
@@ -71,7 +71,7 @@ impl Vellum {
         let commits = &mut self.gate.commits;
         match submitted.written().stop(commits, HELD, waited.as_ref()) {
             None => return true,
-            Some(Stop::Refuse) => self.refuse(submitted),
+            Some(Stop::Refuse(_)) => self.refuse(submitted),
             Some(Stop::Wait(reason)) => {
                 let is_plain = submitted.op == (Op::Write { fua: false });
                 let new = Wait {
@@ -122,7 +122,11 @@ impl Vellum {
                 blocks,
                 written: None,
             };
-            commits.order.ended(Nanos(now), &change, is_done);
+            let result = match is_done {
+                true => Ok(()),
+                false => Err(vellum_watch::Refusal::Failed),
+            };
+            commits.order.ended(Nanos(now), &change, result);
         }
     }
 

@@ -48,7 +48,7 @@ impl Device {
                 };
                 return self.gate.keep(waiting, waited.is_none());
             }
-            Some(Stop::Refuse) => panic!("nothing was refused"),
+            Some(Stop::Refuse(_)) => panic!("nothing was refused"),
             None => {}
         }
         if let Some(number) = commits(&request) {
@@ -65,7 +65,7 @@ impl Device {
     fn end(&mut self, one: usize, truth: &Truth) {
         let request = self.open.swap_remove(one);
         self.there.extend(blocks(&request));
-        written(&request).read(|_, change| self.gate.order.ended(Nanos(1), change, true));
+        written(&request).read(|_, change| self.gate.order.ended(Nanos(1), change, Ok(())));
         while self.gate.begins(Nanos(1)) {
             while let Some(waiting) = self.gate.take_next() {
                 self.send(waiting.write, Some(&waiting.wait), truth);
