@@ -159,17 +159,17 @@ impl Attachment {
                         old.volume.display()
                     );
                 }
-                let what = match old.is_of(volume) {
-                    true => format!("{} is attached already", volume.display()),
-                    false => format!(
-                        "{} has the UUID of {}, which is attached: one of them is a copy, and both at once \
-                         cannot be",
-                        volume.display(),
-                        old.volume.display()
-                    ),
-                };
+                let (shown, is_same) = (volume.display(), old.is_of(volume));
+                let other = old.volume.display().to_string();
                 let place = old.mount.or(old.device).unwrap_or(old.volume);
-                bail!("{what} ({}): detach it first", place.display());
+                let place = place.display();
+                if is_same {
+                    bail!("{shown} is attached already ({place}): detach it first");
+                }
+                bail!(
+                    "{shown} has the UUID of {other}, which is attached ({place}): one of them is a copy, \
+                     and only one can be attached at a time. Detach that one first"
+                );
             }
             tell(format_args!("cleaning up what a crashed server left"));
             undo(&file, id, &old, Some(stop))?;

@@ -71,8 +71,9 @@ fn claimed(
             state::SERVERS_MAX
         )),
         (None, false) => bail!(
-            "a volume with the UUID of {shown} is being served already: it is this one by another path, or \
-             one of them is a copy, and both at once cannot be"
+            "a volume with the UUID of {shown} is being served already (`vellum list`). If it is this one, \
+             use its other path. If one of them is a copy, stop that server first: only one of them can be \
+             served at a time"
         ),
     }
     Ok(Claimed { medium, socket })

@@ -6,6 +6,7 @@ use crate::host::Mounted;
 use crate::outcome::{tell, usage};
 use anyhow::{Context, Result, bail};
 use std::ffi::{CString, OsStr};
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -35,35 +36,49 @@ const GUARDS: [&str; 2] = ["nosuid", "nodev"];
 const ADVICE: &str = "name its options with --options if you trust the volume, or for a boot let root alone \
                       change it, and the folders above it";
 
-/// The first place on this path that others than root may change: what is there, or a folder above it. `None` if there is none.
-pub fn may_change(path: &Path) -> Result<Option<PathBuf>> {
+/// In a folder with this bit, users cannot move or replace each other's files.
+const STICKY: u32 = 0o1000;
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+
+/// The first place that somebody other than root may change: the file or device at `path`, what that device lies on, or a folder above one
+/// of these. `None` if root alone can change them all.
+pub fn first_untrusted(path: &Path) -> Result<Option<PathBuf>> {
     for place in path.ancestors() {
         let found = place.metadata();
         let meta = found.with_context(|| format!("cannot look at {}", place.display()))?;
-        let is_device = meta.file_type().is_block_device();
-        let below = if is_device {
-            below(meta.rdev())
-        } else {
-            Vec::new()
-        };
-        for place in below {
-            // What cannot be looked at may be anybody's.
-            if let Some(found) = may_change(&place).unwrap_or(Some(place)) {
-                return Ok(Some(found));
+        if meta.file_type().is_block_device() {
+            for lower in below(meta.rdev()) {
+                // What cannot be looked at may be anybody's.
+                if let Some(found) = first_untrusted(&lower).unwrap_or(Some(lower)) {
+                    return Ok(Some(found));
+                }
             }
         }
-        // Each machine gives its drives to this group, which may read and write all of them. If there is an access control list, the
-        // group's bits are those of all whom it names.
-        let is_drive = is_device && is_of_drives(meta.gid()) && !has_list(place);
-        let others = if is_drive { 0o002 } else { 0o022 };
-        // In such a folder nobody moves what is another's.
-        let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-        let others = meta.mode() & others != 0;
-        if meta.uid() != 0 || others && !sticky {
+        if is_untrusted(place, &meta) {
             return Ok(Some(place.to_owned()));
         }
     }
     Ok(None)
+}
+
+/// True if somebody other than root may change this place itself.
+fn is_untrusted(place: &Path, meta: &Metadata) -> bool {
+    if meta.uid() != 0 {
+        return true;
+    }
+    if meta.is_dir() && meta.mode() & STICKY != 0 {
+        return false;
+    }
+    // Machines let the group `disk` write all drives, so it is trusted as root is. With an access control list, the group's bits are those
+    // of all whom the list names.
+    let trusts_group =
+        meta.file_type().is_block_device() && is_of_drives(meta.gid()) && !has_list(place);
+    let writers = match trusts_group {
+        true => OTHERS_WRITE,
+        false => GROUP_WRITES | OTHERS_WRITE,
+    };
+    meta.mode() & writers != 0
 }
 
 /// What a block device or a partition lies on, if that is not a drive: the file that a loop device serves, and the devices below one that
@@ -202,11 +217,11 @@ mod tests {
         let mode = |mode| std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
         mode(0o600);
         let device = host::loop_attach(&file).unwrap();
-        let safe = may_change(&device);
+        let safe = first_untrusted(&device);
         mode(0o666);
-        let open = may_change(&device);
+        let open = first_untrusted(&device);
         std::fs::remove_file(&file).unwrap();
-        let gone = may_change(&device);
+        let gone = first_untrusted(&device);
         let device = device.to_string_lossy();
         host::run("losetup", &["--detach", &device]).unwrap();
         assert_eq!(safe.unwrap(), None);

@@ -1,9 +1,10 @@
 //! Carries out the core's effects over a [`Host`]. Only this module distinguishes the kinds of effects.
 //!
-//! The core does no I/O; it only requests it ([`Effect`]). A host has a medium, memory and a clock, real or simulated: it does what
-//! is requested, and reports how that ended with [`Input::Done`], at once or later. There are three: the device, the lab, and the
-//! simulation of crashes. None of them can leave out an effect, because each is a method. The device and the lab also
-//! [serve](Serves): they give the core an input and take all that follows from it in one step, [`feed`].
+//! The core does no I/O; it requests it ([`Effect`]), but for leaves that it needs at once: [`Nodes`](crate::state::Nodes) reads these. A
+//! host has a medium, memory and a clock, real or simulated: it does what is requested, and reports how that ended with
+//! [`Input::Done`], at once or later. There are three: the device, the lab, and the simulation of crashes. None of them can forget a kind
+//! of effect, because each is a method. The device and the lab also [serve](Serves): they give the core an input and take all that
+//! follows from it in one step, [`feed`].
 
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Vba};
 use crate::entry::PartId;

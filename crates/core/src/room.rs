@@ -70,23 +70,27 @@ impl Room {
         self.live.saturating_add(blocks) >= self.for_anybody()
     }
 
+    /// True if the volume is at least `percent` per cent full.
+    ///
+    /// A thin volume is as full as its capacity is used. A volume that only snapshots can fill is [`ROOM_FILLING`] per cent full when
+    /// clients, and the bases of deltas, use all that they can; snapshots fill the rest. No other volume fills up.
     fn has_reached(self, percent: u64) -> bool {
-        // With `of` blocks in use the volume is `from` per cent full, with `beside` more it is full.
-        let (of, from, beside) = match (self.is_thin(), self.keeps) {
-            (true, _) => (0, 0, self.capacity),
-            (false, false) => return false,
-            (false, true) => {
-                let clients = self.promised + (self.capacity - self.promised) / BASES_OF_SPARE;
-                let beside = self.for_anybody().saturating_sub(clients);
-                if beside == 0 {
-                    return false;
-                }
-                (clients, ROOM_FILLING, beside)
-            }
-        };
-        let times = |blocks: u64, percent: u64| u128::from(blocks) * u128::from(percent);
-        times(self.live, 100 - from) + times(beside, from)
-            >= times(of, 100 - from) + times(beside, percent)
+        let product = |blocks: u64, percent: u64| u128::from(blocks) * u128::from(percent);
+        if self.is_thin() {
+            return product(self.live, 100) >= product(self.capacity, percent);
+        }
+        if !self.keeps {
+            return false;
+        }
+        let clients = self.promised + (self.capacity - self.promised) / BASES_OF_SPARE;
+        let snapshots = self.for_anybody().saturating_sub(clients);
+        if snapshots == 0 {
+            return false;
+        }
+        // ROOM_FILLING + rest * (live - clients) / snapshots >= percent, without a division and with nothing below zero.
+        let rest = 100 - ROOM_FILLING;
+        product(self.live, rest) + product(snapshots, ROOM_FILLING)
+            >= product(clients, rest) + product(snapshots, percent)
     }
 }
 

@@ -316,15 +316,12 @@ pub enum Input<'a> {
     Hint(Hint<'a>),
     /// Change how the core works from now on. No reply.
     Set(Setting),
-    /// Replace the volume's properties by these. The reply comes when both mirrors hold them durably; until then a crash leaves
-    /// either the old ones or these.
+    /// Change the volume's properties. The reply comes when both mirrors hold them durably; until then a crash leaves either the old ones
+    /// or these.
     Properties {
         id: RequestId,
-        properties: &'a Properties,
+        change: PropertiesChange<'a>,
     },
-    /// Note in the properties that the volume has clones, and change nothing else of them, not even what is requested already. The
-    /// reply comes when both mirrors say so durably.
-    HasClones { id: RequestId },
     /// For a service that reads what is stored and improves it. Changes nothing that a client can read.
     Service(Service<'a>),
     /// An effect was carried out.
@@ -369,6 +366,15 @@ pub enum Setting {
     Dedup { policy: DedupPolicy },
     /// When changes of tables are committed.
     Commits { policy: Commits },
+}
+
+/// A change of a volume's properties.
+#[derive(Clone, Copy, Debug)]
+pub enum PropertiesChange<'a> {
+    /// These replace all others.
+    All(&'a Properties),
+    /// They say that the volume has clones. Nothing else of them changes, not even what is requested already.
+    HasClones,
 }
 
 /// A request of a service.

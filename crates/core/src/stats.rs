@@ -28,29 +28,29 @@ counters! {
     asked_copies,
     /// Of the blocks written: what a journal writes for itself.
     asked_journal,
-    /// Of these (data, or nothing is known of them): stored in a page to themselves.
+    /// Data blocks, and blocks of unknown kind, that were stored whole.
     whole_data,
-    /// Of these (a file system's metadata, where it belongs): stored in a page to themselves.
+    /// A file system's metadata blocks outside its journal that were stored whole.
     whole_metadata,
-    /// Of these (copies in a journal): stored in a page to themselves.
+    /// Copies in a journal that were stored whole.
     whole_copies,
-    /// Of these (what a journal writes for itself): stored in a page to themselves.
+    /// A journal's own blocks that were stored whole.
     whole_journal,
-    /// Of these (data, or nothing is known of them): stored in a part of a page.
+    /// Data blocks, and blocks of unknown kind, that were stored in a part of a page.
     parts_data,
-    /// Of these (a file system's metadata, where it belongs): stored in a part of a page.
+    /// A file system's metadata blocks outside its journal that were stored in a part of a page.
     parts_metadata,
-    /// Of these (copies in a journal): stored in a part of a page.
+    /// Copies in a journal that were stored in a part of a page.
     parts_copies,
-    /// Of these (what a journal writes for itself): stored in a part of a page.
+    /// A journal's own blocks that were stored in a part of a page.
     parts_journal,
-    /// Bytes of those parts (data, or nothing is known of them).
+    /// Bytes of the parts with data blocks, or with blocks of unknown kind.
     part_bytes_data,
-    /// Bytes of those parts (a file system's metadata, where it belongs).
+    /// Bytes of the parts with a file system's metadata blocks outside its journal.
     part_bytes_metadata,
-    /// Bytes of those parts (copies in a journal).
+    /// Bytes of the parts with copies in a journal.
     part_bytes_copies,
-    /// Bytes of those parts (what a journal writes for itself).
+    /// Bytes of the parts with a journal's own blocks.
     part_bytes_journal,
     /// Of the blocks written: found to be zero and stored as a map entry alone.
     zero_blocks,
@@ -196,7 +196,7 @@ counters! {
     dedup_false_hints,
     /// Blocks that were not looked up, because their unit's sample was not found.
     dedup_sampled_out,
-    /// Blocks of which the index was not asked, because of what they are.
+    /// Blocks that were not looked up in the index, because their kind is not deduplicated (metadata, a journal's own).
     dedup_passed_over,
     /// Contents that left the index because they were overwritten.
     dedup_outlived,
@@ -234,7 +234,7 @@ counters! {
     pledges,
     /// Gauge: pages whose owner is not the one that their segment's summary names.
     stray_pages,
-    /// Gauge: leaves of what says where blocks are that are in memory, if not all have to be.
+    /// Gauge: leaves of the map and of the table of pages that are in memory, if `map-memory` does not hold them all.
     leaves_in_memory,
     /// Leaves that were read because they were not in memory.
     leaves_read,

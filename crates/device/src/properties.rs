@@ -6,11 +6,11 @@ use crate::frames::Frames;
 use crate::source::MediumSource;
 use crate::start;
 use crate::volume::Volume;
-use vellum_core::addr::{Lba, RequestId};
+use vellum_core::addr::Lba;
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::{RecoveryError, find_superblock};
-use vellum_core::seam::Input;
+use vellum_core::seam::{Input, PropertiesChange};
 use vellum_medium::{Medium, MediumError};
 
 /// Why properties of a volume at rest were not changed.
@@ -62,22 +62,22 @@ impl Volume {
     /// When the volume is read-only or ends, or its medium fails: then it is not known whether the medium has the old or the new
     /// ones.
     pub fn set_properties(&self, properties: &Properties) -> Result<(), BlockError> {
-        self.change(|id| Input::Properties { id, properties })
+        self.change(PropertiesChange::All(properties))
     }
 
     /// Stores that the volume has clones, and returns when that is durable.
     pub(crate) fn note_clones(&self) -> Result<(), BlockError> {
-        self.change(|id| Input::HasClones { id })
+        self.change(PropertiesChange::HasClones)
     }
 
-    fn change<'a>(&self, input: impl FnOnce(RequestId) -> Input<'a>) -> Result<(), BlockError> {
+    fn change(&self, change: PropertiesChange<'_>) -> Result<(), BlockError> {
         if self.read_only {
             return Err(BlockError::ReadOnly);
         }
         let request = Request::new(Op::Flush, Lba(0), 0, Frames::default());
         let set = self.shared.call(request, |now, inner, pending, batch| {
             let id = inner.requests.insert(pending);
-            inner.feed(now, input(id), batch);
+            inner.feed(now, Input::Properties { id, change }, batch);
         });
         set.map(drop)
     }

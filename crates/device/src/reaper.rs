@@ -204,7 +204,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
     use vellum_core::addr::RequestId;
-    use vellum_core::seam::Input;
+    use vellum_core::seam::{Input, PropertiesChange};
     use vellum_medium::{Medium, MemoryMedium};
 
     /// The scout's thread ends after the reaper, and may report something until then.
@@ -221,7 +221,8 @@ mod tests {
         }
         shared.with_core(|now, inner, batch| {
             let (id, properties) = (RequestId(0), volume.superblock.properties());
-            inner.feed(now, Input::Properties { id, properties }, batch);
+            let change = PropertiesChange::All(properties);
+            inner.feed(now, Input::Properties { id, change }, batch);
         });
         assert_eq!(shared.inner.lock().operations.in_flight(), 0);
         let mut done = Vec::new();

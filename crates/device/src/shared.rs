@@ -200,16 +200,17 @@ impl SharedVolume {
         self.in_turn(&turn)
     }
 
-    /// Waits until this is so, and the core has all answered writes. Returns false after some time. New requests must be held up
-    /// meanwhile.
-    pub fn comes_to(&self, is_so: impl Fn(&Inner) -> bool) -> bool {
-        (0..HELD_UP_WAITS).any(|_| {
-            let is_so = is_so(&self.knowing_all());
-            if !is_so {
-                std::thread::sleep(Duration::from_millis(1));
+    /// Waits until `condition` holds while the core has every write that has been answered. Returns false after [`HELD_UP_WAITS`] looks, a
+    /// millisecond apart. The caller keeps new requests out meanwhile.
+    pub fn wait_until(&self, condition: impl Fn(&Inner) -> bool) -> bool {
+        for _ in 0..HELD_UP_WAITS {
+            if condition(&self.knowing_all()) {
+                return true;
             }
-            is_so
-        })
+            // The lock is released by now.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
     }
 
     /// Takes the lock to let the core work; `None` when the volume has broken down.

@@ -6,7 +6,8 @@
 //!
 //! What must hold:
 //! 1. The core is reached under one lock, and everything it requests is taken before the lock is released.
-//! 2. The lock is never held during I/O, during an answer, or while a block is digested.
+//! 2. The lock is never held during an answer, or while a block is digested. It is held during I/O only where the core reads a leaf that
+//!    is not in memory, as a discard does (decision 0058).
 //! 3. Memory that the medium may touch is neither freed nor reused until the operation is back: frames are the request's or the
 //!    core's; metadata is kept under its effect's number; what is read for a comparison is kept by its read.
 

@@ -5,7 +5,8 @@
 //! locks and the time: the device does for real file systems, and tests do for made-up ones.
 //!
 //! All input was written by a client, so it is treated as hostile: `vellum_ext4` parses it within bounds, and what is kept of it
-//! is bounded here ([`limits`]). The output is only a proposal. The core decides by comparing bytes.
+//! is bounded here ([`limits`]). The output is only a proposal: bytes are compared before it has an effect, but where the user has set
+//! `replay` or `freed`, which believe a journal and a file system.
 #![forbid(unsafe_code)]
 
 mod bases;

@@ -100,7 +100,7 @@ pub fn ensure_installed() -> Result<()> {
     }
     let program = std::env::current_exe().context("cannot find the vellum program itself")?;
     let shown = program.display();
-    if let Some(place) = strangers::may_change(&program)? {
+    if let Some(place) = strangers::first_untrusted(&program)? {
         bail!(
             "root would run {shown} at each boot, and others than root may change {}: install it first \
              (`sudo install {shown} /usr/local/bin/`)",

@@ -187,7 +187,7 @@ fn of_attached(
 
 fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     // Before the volume is looked at: then nobody else can change it afterwards.
-    let is_roots = args.boot.is_some() && strangers::may_change(&args.volume)?.is_none();
+    let is_roots = args.boot.is_some() && strangers::first_untrusted(&args.volume)?.is_none();
     let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
     // Its server would refuse it, too, and leave a log.
     unfinished::refuse(&args.volume, &superblock)?;

@@ -82,14 +82,14 @@ impl Engine {
             write.lba.plus(write.placed as u64),
             write.blocks.len() - write.placed,
         );
-        self.is_patient(Who::First, |engine| {
+        self.request_and_wait(Who::First, |engine| {
             engine.ask_for_leaves(lba, blocks as u32)
         })
     }
 
     /// True if a victim has to wait for leaves that say which of some of its blocks are live; they are then requested.
     pub(super) fn victim_waits_for_leaves(&mut self, blocks: Range<u32>) -> bool {
-        let waits = self.is_patient(Who::Victim, |engine| engine.ask_for_owners(blocks));
+        let waits = self.request_and_wait(Who::Victim, |engine| engine.ask_for_owners(blocks));
         if !waits {
             // The next blocks may wait as long again.
             self.residency.start_again(Who::Victim);
@@ -97,14 +97,16 @@ impl Engine {
         waits
     }
 
-    fn is_patient(&mut self, who: Who, ask: impl FnOnce(&mut Self) -> Needs) -> bool {
+    /// Requests the leaves that `who` needs, by `request`. Returns true if `who` has to wait for one of them. Nobody waits without end, nor
+    /// on a poisoned volume: what is missing then is read when it is used.
+    fn request_and_wait(&mut self, who: Who, request: impl FnOnce(&mut Self) -> Needs) -> bool {
         if self.residency.is_waiting(who) {
             return true;
         }
         if self.residency.has_waited(who) || self.front.course.is_poisoned() {
             return false;
         }
-        let needs = ask(self);
+        let needs = request(self);
         self.residency.begin_to_wait(who, needs)
     }
 

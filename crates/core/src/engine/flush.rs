@@ -7,26 +7,26 @@ use crate::log::{Chunk, Head};
 impl Engine {
     /// Answers `request` once everything placed so far is durable.
     pub(super) fn wait_for_chunks(&mut self, request: RequestId, flush: bool) {
-        let tells = self.tells_something();
-        if !tells && !self.log.durability().has_to_wait() {
+        let delays_flush = self.open_chunk_delays_flush();
+        if !delays_flush && !self.log.durability().has_to_wait() {
             self.stats.flushes_free += u64::from(flush);
             return self.front.reply(request, Ok(()));
         }
         self.proposers.once_mut().awaits(flush, &mut self.stats);
-        match tells && !self.seal(Head::Hot, true) {
+        match delays_flush && !self.seal(Head::Hot, true) {
             true => self.log.durability_mut().wait_for_open(request, flush),
             false => self.log.durability_mut().wait(request, flush),
         }
     }
 
     /// True if the open chunk has records that a FLUSH waits for.
-    pub(super) fn tells_something(&self) -> bool {
-        self.log.open(Head::Hot).is_some_and(Chunk::tells)
+    pub(super) fn open_chunk_delays_flush(&self) -> bool {
+        self.log.open(Head::Hot).is_some_and(Chunk::delays_flush)
     }
 
     /// Starts to write the chunks that a FLUSH, about to arrive, will wait for.
     pub(super) fn begin_before_flush(&mut self) {
-        if self.tells_something() && self.seal(Head::Hot, true) {
+        if self.open_chunk_delays_flush() && self.seal(Head::Hot, true) {
             self.log.want_all_durable();
             self.stats.flushes_begun_before += 1;
         }

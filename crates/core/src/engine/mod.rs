@@ -17,7 +17,7 @@
 //! What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
-//! 2. `valid` of a segment is the number of its blocks that the map or the shared table names.
+//! 2. `valid` of a segment is the number of its blocks that the map or the shared table names; during a census, of those found so far.
 //! 3. Chunks are sealed in one order (`Seq`), and the effect of each on the map is replayed in that order
 //!    after a crash; a collector's move applies only where the map still names what it moved.
 //! 4. A segment is erased only when nothing in it is live, the chunks that took its last blocks away are
@@ -284,8 +284,7 @@ impl Engine {
             Input::Hint(hint) => self.hear(hint),
             Input::Set(setting) => self.set(setting),
             Input::Service(asked) => self.serve(asked),
-            Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
-            Input::HasClones { id } => self.superblock.note_clones(id),
+            Input::Properties { id, change } => self.superblock.change(id, change),
             Input::Done { id, outcome } => pump = self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => self.front.course.stop(),

@@ -44,7 +44,7 @@ impl Engine {
             return;
         }
         // A commit block that was written with FUA is already being written.
-        let is_to_be_flushed = self.tells_something();
+        let is_to_be_flushed = self.open_chunk_delays_flush();
         for &(home, journal) in pairs {
             if !self.may_be_pledged(home, journal) {
                 continue;

@@ -28,6 +28,20 @@ pub(super) enum Sharing {
     No,
 }
 
+/// What a comparison has shown.
+enum Compared {
+    /// The twin is equal, as far as bytes can tell.
+    Equal,
+    Other,
+    /// Equal to what was read from `page`. That is shared only if `sum` is the page's checksum.
+    EqualOnMedium {
+        page: Pba,
+        sum: u32,
+    },
+    Corrupt,
+    Unreadable,
+}
+
 impl Engine {
     /// True if a home write probably repeats a block of the journal, and will be remapped: then it need not be encoded. When the write
     /// arrives the bytes still decide; if they differ, the block is stored whole.
@@ -144,6 +158,7 @@ impl Engine {
             .ask(pending, |id| Effect::Compare { id, buf, with });
     }
 
+    /// Handles the end of a comparison. Unless the twin is equal the block is written, so nothing is lost. `read`: the page that was read.
     pub(super) fn compared(
         &mut self,
         request: RequestId,
@@ -151,57 +166,62 @@ impl Engine {
         read: Option<Pba>,
         outcome: Outcome<'_>,
     ) {
-        if let Some(pba) = read {
-            self.segments.end_reader(locate(&self.superblock, pba).0);
+        if let Some(page) = read {
+            self.segments.end_reader(locate(&self.superblock, page).0);
         }
-        let same = match (outcome, read) {
+        match self.finding(request, index, read, outcome) {
+            Compared::Equal => self.equal(request, index),
+            Compared::Other => self.answered(request, index, Answer::Other),
+            Compared::EqualOnMedium { page, sum } => self.check_page(Unsure {
+                request,
+                index,
+                page,
+                sum,
+            }),
+            Compared::Corrupt => {
+                self.stats.corrupt_blocks += 1;
+                self.answered(request, index, Answer::Damaged);
+            }
+            Compared::Unreadable => {
+                self.stats.unreadable_blocks += 1;
+                self.answered(request, index, Answer::Damaged);
+            }
+        }
+    }
+
+    fn finding(
+        &mut self,
+        request: RequestId,
+        index: u32,
+        read: Option<Pba>,
+        outcome: Outcome<'_>,
+    ) -> Compared {
+        match (outcome, read) {
+            (Outcome::Same(false), _) => Compared::Other,
+            (Outcome::Same(true), None) => Compared::Equal,
             (Outcome::Same(true), Some(page)) => match self.front.queue.asked(request, index) {
                 // The bytes that were read are the block's, and so their checksum is the block's.
-                Some((twin, payload)) if twin.place.slot.is_none() => {
-                    return self.check_page(Unsure {
-                        request,
-                        index,
-                        page,
-                        sum: payload.digest.sum,
-                    });
-                }
+                Some((twin, payload)) if twin.place.slot.is_none() => Compared::EqualOnMedium {
+                    page,
+                    sum: payload.digest.sum,
+                },
                 // A part was compared with its copy in memory: nothing was read.
-                _ => true,
+                _ => Compared::Equal,
             },
-            (Outcome::Same(same), _) => same,
             // The delta's base is damaged.
-            (Outcome::Parts { base: false, .. }, Some(_)) => {
-                self.stats.corrupt_blocks += 1;
-                return self.answered(request, index, Answer::Damaged);
-            }
+            (Outcome::Parts { base: false, .. }, Some(_)) => Compared::Corrupt,
             // The page is damaged, or holds another block: only its checksum shows which.
             (
                 Outcome::Parts {
                     whole: false, sum, ..
                 },
                 Some(page),
-            ) if self.is_damaged(page, sum) => {
-                self.stats.corrupt_blocks += 1;
-                return self.answered(request, index, Answer::Damaged);
-            }
-            (Outcome::Parts { whole: false, .. }, Some(_)) => false,
-            (Outcome::Parts { sum, .. }, Some(page)) => {
-                return self.check_page(Unsure {
-                    request,
-                    index,
-                    page,
-                    sum,
-                });
-            }
-            _ => {
-                // The block to be written is intact, and is written; nothing is lost.
-                self.stats.unreadable_blocks += 1;
-                return self.answered(request, index, Answer::Damaged);
-            }
-        };
-        match same {
-            true => self.equal(request, index),
-            false => self.answered(request, index, Answer::Other),
+            ) => match self.is_damaged(page, sum) {
+                true => Compared::Corrupt,
+                false => Compared::Other,
+            },
+            (Outcome::Parts { sum, .. }, Some(page)) => Compared::EqualOnMedium { page, sum },
+            _ => Compared::Unreadable,
         }
     }
 

@@ -225,6 +225,25 @@ impl Record {
         }
     }
 
+    /// True if it must not be replayed from a checkpoint that began after it: the page or the pledge that it links to may be gone by then.
+    /// So a checkpoint seals its chunk before it begins.
+    #[must_use]
+    pub fn links(&self) -> bool {
+        match self {
+            Self::Share { .. } | Self::Pledge { .. } => true,
+            Self::Data { .. }
+            | Self::Move { .. }
+            | Self::Zero { .. }
+            | Self::Discard { .. }
+            | Self::MoveShared { .. }
+            | Self::Pack { .. }
+            | Self::PackHere { .. }
+            | Self::Part { .. }
+            | Self::Delta { .. }
+            | Self::SharePart { .. } => false,
+        }
+    }
+
     fn kind(&self) -> u8 {
         match self {
             Self::Data { .. } => 1,

@@ -58,7 +58,7 @@ pub(crate) struct Chunk {
     /// The bytes of the parts in its header.
     header_parts: usize,
     /// True if a FLUSH has to wait for the chunk. If all its records only repeat pledges, it need not.
-    tells: bool,
+    delays_flush: bool,
     /// True if it has pledges, or records that lead to pages of other chunks. Replay must not see them if a map checkpoint begins while
     /// the chunk is open.
     links: bool,
@@ -103,7 +103,7 @@ impl Chunk {
             slots: Vec::new(),
             parts: Vec::new(),
             header_parts: 0,
-            tells: false,
+            delays_flush: false,
             links: false,
             seal: None,
         }
@@ -115,7 +115,7 @@ impl Chunk {
         self.room = RECORD_ROOM - for_names;
         self.before.bytes = for_names;
         self.header_parts = 0;
-        (self.tells, self.links, self.seal) = (false, false, None);
+        (self.delays_flush, self.links, self.seal) = (false, false, None);
         self.records.clear();
         self.slots.clear();
         self.parts.clear();
@@ -135,8 +135,8 @@ impl Chunk {
 
     /// True if a FLUSH has to wait for it.
     #[inline]
-    pub fn tells(&self) -> bool {
-        self.tells
+    pub fn delays_flush(&self) -> bool {
+        self.delays_flush
     }
 
     /// True if replay must not see it when a map checkpoint begins while it is open.
@@ -177,17 +177,17 @@ impl Chunk {
     /// Adds a record that owns no block.
     #[inline]
     pub fn push(&mut self, record: Record) {
-        self.tells = true;
+        self.delays_flush = true;
         self.room -= record.encoded_len();
-        self.links |= matches!(record, Record::Share { .. } | Record::Pledge { .. });
+        self.links |= record.links();
         self.records.push(record);
     }
 
     /// Adds a link, or zeros. No FLUSH waits for what is `pledged` anyway.
     pub fn push_link(&mut self, record: Record, pledged: bool) {
-        let tells = self.tells || !pledged;
+        let delays_flush = self.delays_flush || !pledged;
         self.push(record);
-        self.tells = tells;
+        self.delays_flush = delays_flush;
     }
 
     /// Adds zeros to the last record, if that is of the zeros before them; false if it is not.
@@ -195,7 +195,7 @@ impl Chunk {
         match self.records.last_mut() {
             Some(Record::Zero { lba: first, blocks }) if first.plus(*blocks) == lba => {
                 *blocks += more;
-                self.tells |= !pledged;
+                self.delays_flush |= !pledged;
                 true
             }
             _ => false,

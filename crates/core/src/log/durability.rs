@@ -28,17 +28,17 @@ pub(crate) struct Sealed {
 pub(crate) struct Durability {
     order: VecDeque<Sealed>,
     durable: Seq,
-    /// The newest chunk that a FLUSH has to wait for: later chunks only repeat pledges.
-    told: Seq,
+    /// A FLUSH waits until this chunk is durable. Later chunks only repeat pledges.
+    flush_target: Seq,
     /// How far the sync in flight reaches.
     sync: Option<Seq>,
     wanted: Seq,
     /// Each waits until everything up to a chunk is durable.
     waiters: Waiters<Seq>,
-    /// True from the time when a segment is left until a sync begins after its summary is written. Only the summary and the segment's
-    /// last header name the next segment. So a chunk in the next segment, even if written durably, would be lost together with that one
-    /// header.
-    owes: bool,
+    /// The link to the newest segment may not be durable: a segment was left, or its summary was written, and no sync has begun since. Only
+    /// that summary and the segment's last header name the next segment. So a chunk in the next segment, even if written durably,
+    /// would be lost together with that one header.
+    has_unsynced_link: bool,
 }
 
 impl Durability {
@@ -54,11 +54,11 @@ impl Durability {
         Self {
             order: (last > root).then_some(replayed).into_iter().collect(),
             durable: last.min(root),
-            told: last,
+            flush_target: last,
             sync: None,
             wanted: Seq(0),
             waiters: Waiters::default(),
-            owes: false,
+            has_unsynced_link: false,
         }
     }
 
@@ -75,19 +75,21 @@ impl Durability {
     /// True if a chunk that is written durably now needs no sync: no sync is in flight, all chunks before it are durable, and it can be
     /// found even if a header is lost.
     pub(super) fn may_write_durably(&self) -> bool {
-        !self.owes && self.sync.is_none() && self.order.iter().all(|sealed| sealed.durable)
+        !self.has_unsynced_link
+            && self.sync.is_none()
+            && self.order.iter().all(|sealed| sealed.durable)
     }
 
     /// Notes that a segment was left, or that the summary of one is written.
     pub(super) fn on_left(&mut self) {
-        self.owes = true;
+        self.has_unsynced_link = true;
     }
 
-    /// Notes that a chunk was sealed; `tells`: a FLUSH has to wait for it.
-    pub(super) fn on_sealed(&mut self, sealed: Sealed, tells: bool) {
+    /// Notes that a chunk was sealed; `delays_flush`: a FLUSH has to wait for it.
+    pub(super) fn on_sealed(&mut self, sealed: Sealed, delays_flush: bool) {
         debug_assert!(self.order.back().is_none_or(|last| last.seq < sealed.seq));
-        if tells {
-            self.told = sealed.seq;
+        if delays_flush {
+            self.flush_target = sealed.seq;
         }
         self.order.push_back(sealed);
     }
@@ -112,12 +114,12 @@ impl Durability {
 
     /// True if a FLUSH of all sealed chunks has something to wait for.
     pub fn has_to_wait(&self) -> bool {
-        self.told > self.durable
+        self.flush_target > self.durable
     }
 
     /// Makes a request wait for all that a FLUSH has to wait for by now.
     pub fn wait(&mut self, request: RequestId, flush: bool) {
-        self.waiters.push(self.told, request, flush);
+        self.waiters.push(self.flush_target, request, flush);
     }
 
     /// The same, and the request also waits for the open chunk, which cannot be sealed now. Its number is not known yet. No other chunk
@@ -182,7 +184,7 @@ impl Durability {
             is_needed |= !sealed.durable;
         }
         self.sync = (is_needed && through >= target.min(last)).then_some(through);
-        self.owes &= self.sync.is_none();
+        self.has_unsynced_link &= self.sync.is_none();
         self.sync
     }
 
@@ -195,7 +197,7 @@ impl Durability {
         }
         let written = self.order.iter().take_while(|sealed| sealed.written);
         self.sync = Some(written.last().map_or(self.durable, |sealed| sealed.seq));
-        self.owes = false;
+        self.has_unsynced_link = false;
         self.sync
     }
 

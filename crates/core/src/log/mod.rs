@@ -295,7 +295,7 @@ impl Log {
             written: false,
             durable,
         };
-        self.durability.on_sealed(sealed, chunk.tells());
+        self.durability.on_sealed(sealed, chunk.delays_flush());
         if is_last {
             self.durability.on_left();
         }

@@ -1,4 +1,4 @@
-//! The segment table: what state each segment is in and how many of its blocks are live.
+//! The segment table: what state each segment is in. How many of its blocks are live, [`Live`](crate::state::Live) knows.
 //!
 //! Free -> Open (a head appends) -> Closed -> Emptied (no live block; waits until nothing that a crash
 //! could need is in it) -> Erasing -> Free. A segment whose live blocks cannot be read is quarantined:

@@ -5,6 +5,7 @@
 use crate::addr::{Pba, RequestId};
 use crate::format::properties::Properties;
 use crate::format::superblock::Superblock;
+use crate::seam::PropertiesChange;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -58,14 +59,13 @@ impl Mirrors {
         self.mark = true;
     }
 
-    /// Requests other properties.
-    pub fn change(&mut self, id: RequestId, properties: Properties) {
-        self.changes.push_back((id, Change::To(properties)));
-    }
-
-    /// Requests that the properties say that there are clones.
-    pub fn note_clones(&mut self, id: RequestId) {
-        self.changes.push_back((id, Change::HasClones));
+    /// Requests a change of the properties.
+    pub fn change(&mut self, id: RequestId, change: PropertiesChange<'_>) {
+        let change = match change {
+            PropertiesChange::All(properties) => Change::To(properties.clone()),
+            PropertiesChange::HasClones => Change::HasClones,
+        };
+        self.changes.push_back((id, change));
     }
 
     /// Requests that one mirror is written as it is. Never both at once: the other one may be the only whole one.

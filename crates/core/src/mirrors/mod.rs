@@ -6,8 +6,8 @@
 mod jobs;
 
 use crate::addr::{Generation, Pba, RequestId};
-use crate::format::properties::Properties;
 use crate::format::{Crc, superblock::Superblock};
+use crate::seam::PropertiesChange;
 use alloc::vec::Vec;
 use core::ops::Deref;
 pub(crate) use jobs::Ended;
@@ -67,14 +67,9 @@ impl Mirrored {
         self.mirrors.mark();
     }
 
-    /// Requests other properties.
-    pub fn change(&mut self, id: RequestId, properties: Properties) {
-        self.mirrors.change(id, properties);
-    }
-
-    /// Requests that the properties say that there are clones.
-    pub fn note_clones(&mut self, id: RequestId) {
-        self.mirrors.note_clones(id);
+    /// Requests a change of the properties.
+    pub fn change(&mut self, id: RequestId, change: PropertiesChange<'_>) {
+        self.mirrors.change(id, change);
     }
 
     /// Requests that one of the mirrors is written as it is.
@@ -113,7 +108,7 @@ mod tests {
     use super::*;
     use crate::addr::BLOCK_BYTES;
     use crate::format::geometry::{self, SMALL};
-    use crate::format::properties::Value;
+    use crate::format::properties::{Properties, Value};
 
     fn some() -> Mirrored {
         Mirrored::new(geometry::plan(&SMALL).unwrap(), |bytes| {
@@ -143,7 +138,7 @@ mod tests {
     fn both_mirrors_have_new_properties_before_the_reply() {
         let mut superblock = some();
         let properties = superblock.properties().clone();
-        superblock.change(RequestId(4), properties);
+        superblock.change(RequestId(4), PropertiesChange::All(&properties));
         let [first, last] = superblock.mirrors();
         assert_eq!(superblock.begin_write(), Some(last));
         assert_eq!(superblock.on_written(), Ended::Half);
@@ -159,8 +154,8 @@ mod tests {
         let mut superblock = some();
         let mut chosen = Properties::default();
         chosen.set("label", Some(Value::text("x"))).unwrap();
-        superblock.change(RequestId(4), chosen.clone());
-        superblock.note_clones(RequestId(5));
+        superblock.change(RequestId(4), PropertiesChange::All(&chosen));
+        superblock.change(RequestId(5), PropertiesChange::HasClones);
         for id in [4, 5] {
             superblock.begin_write();
             assert_eq!(superblock.on_written(), Ended::Half);
@@ -177,9 +172,9 @@ mod tests {
     fn a_refused_request_gets_no_later_reply() {
         let mut superblock = some();
         let properties = superblock.properties().clone();
-        superblock.change(RequestId(4), properties.clone());
+        superblock.change(RequestId(4), PropertiesChange::All(&properties));
         superblock.begin_write();
-        superblock.change(RequestId(5), properties);
+        superblock.change(RequestId(5), PropertiesChange::All(&properties));
         assert_eq!(superblock.refuse(), [RequestId(4), RequestId(5)]);
         assert_eq!(superblock.on_written(), Ended::Half);
         superblock.begin_write();

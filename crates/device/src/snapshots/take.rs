@@ -159,7 +159,7 @@ fn closed_when<'a>(
     let began = Instant::now();
     while began.elapsed() < SNAPSHOT_PATIENCE {
         let closed = keeper.close();
-        if shared.comes_to(|inner| may_be(&inner.gate.commits) && inner.core.nothing_waits()) {
+        if shared.wait_until(|inner| may_be(&inner.gate.commits) && inner.core.nothing_waits()) {
             return Ok(closed);
         }
         // What waits may need a request that is still to come.

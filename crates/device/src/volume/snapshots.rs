@@ -127,7 +127,7 @@ impl Volume {
     /// True if nothing that was handed over waits, soon enough. New requests must be held up meanwhile.
     pub(crate) fn is_quiet(&self) -> bool {
         self.shared
-            .comes_to(|inner| !inner.gate.commits.holds_any() && inner.core.nothing_waits())
+            .wait_until(|inner| !inner.gate.commits.holds_any() && inner.core.nothing_waits())
     }
 
     /// The first commit block that waits for what it commits.

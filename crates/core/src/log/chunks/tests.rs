@@ -64,9 +64,9 @@ fn zeros_are_joined_to_those_before_them() {
     chunk.push_link(zeros, true);
     let bytes = chunk.record_bytes();
     assert!(chunk.join_zeros(Lba(6), 2, true));
-    assert!(!chunk.tells(), "all of them are pledged");
+    assert!(!chunk.delays_flush(), "all of them are pledged");
     assert!(!chunk.join_zeros(Lba(9), 1, false));
-    assert!(chunk.join_zeros(Lba(8), 1, false) && chunk.tells());
+    assert!(chunk.join_zeros(Lba(8), 1, false) && chunk.delays_flush());
     let joined = Record::Zero {
         lba: Lba(5),
         blocks: 4,
@@ -86,12 +86,12 @@ fn a_pledged_link_is_nothing_to_flush_but_leads_to_another_chunk() {
         pba: Pba(9),
     };
     chunk.push_link(share, true);
-    assert!(chunk.links() && !chunk.tells());
+    assert!(chunk.links() && !chunk.delays_flush());
     assert!(chunk.links_to(Pba(9)) && !chunk.links_to(Pba(10)));
     chunk.push_link(share, false);
-    assert!(chunk.tells());
+    assert!(chunk.delays_flush());
     chunk.push_link(share, true);
-    assert!(chunk.tells(), "the one before it is to be flushed");
+    assert!(chunk.delays_flush(), "the one before it is to be flushed");
 }
 
 #[test]

@@ -231,7 +231,15 @@ impl Doubt {
                 self.unknown.insert(lba, 1);
                 self.gone.insert(lba, 1);
             }
-            _ => {}
+            Record::SharePart { .. }
+            | Record::Data { .. }
+            | Record::Move { .. }
+            | Record::MoveShared { .. }
+            | Record::Zero { .. }
+            | Record::Discard { .. }
+            | Record::Part { .. }
+            | Record::Delta { .. }
+            | Record::Pledge { .. } => {}
         }
     }
 

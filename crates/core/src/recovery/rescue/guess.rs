@@ -77,7 +77,11 @@ impl Since {
                     false => self.place(index, vba),
                 }
             }
-            _ => {}
+            Record::Data { .. }
+            | Record::Move { .. }
+            | Record::Zero { .. }
+            | Record::Discard { .. }
+            | Record::Pledge { .. } => {}
         }
     }
 

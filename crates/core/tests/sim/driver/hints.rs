@@ -3,7 +3,9 @@
 use super::{Driver, Failure, Request, parts};
 use vellum_core::addr::{Lba, Pba, RequestId, Vba};
 use vellum_core::format::summary::{Owner, Tag};
-use vellum_core::seam::{Commits, DedupPolicy, Hint, Input, Region, Service, Setting};
+use vellum_core::seam::{
+    Commits, DedupPolicy, Hint, Input, PropertiesChange, Region, Service, Setting,
+};
 
 impl Driver {
     /// Announces where journals are.
@@ -116,7 +118,7 @@ impl Driver {
         self.requests.insert(id, Request::Properties(number));
         self.feed(Input::Properties {
             id: RequestId(id),
-            properties: &properties,
+            change: PropertiesChange::All(&properties),
         })
     }
 }
