@@ -10,6 +10,7 @@ mod asked;
 mod drives;
 mod errors;
 mod hot;
+mod own;
 mod run;
 mod trace;
 mod victim;

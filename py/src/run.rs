@@ -1,19 +1,13 @@
 //! A load on a drive, under policies.
 
-use crate::admit::Admission;
-use crate::asked::Asked;
 use crate::drives;
-use crate::errors::{self, OptionError, RunError};
-use crate::hot::Hot;
+use crate::errors::{self, RunError};
+use crate::own::{self, Chosen, Given};
 use crate::trace::Trace;
-use crate::victim::Victim;
 use crate::watched::{tell, watched};
 use pyo3::prelude::*;
 use std::sync::Arc;
-use vellum_lab::admission::Admit;
-use vellum_lab::base::{Choose, Separate};
 use vellum_lab::outcome::Outcome;
-use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
 use vellum_lab::scenario::Scenario;
 use vellum_lab::{compare, csv, parallel, report};
@@ -30,53 +24,44 @@ type Ran = (Forms, (Vec<String>, Vec<String>), Vec<(String, String)>);
 /// Runs policies as `vellum lab compare` does; if none is given, the same ones as that.
 #[pyfunction]
 #[pyo3(signature = (
-    options, policies, trace=None, drive=None, threads=None, progress=None, victim=None, hot=None,
-    admit=None, tenants=Vec::new()
+    options, policies, trace=None, drive=None, threads=None, progress=None, tenants=Vec::new()
 ))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
 pub fn run(
     py: Python<'_>,
     options: Vec<String>,
-    policies: Vec<String>,
+    policies: Vec<Given>,
     trace: Option<&Bound<'_, Trace>>,
     drive: Option<(String, String)>,
     threads: Option<usize>,
     progress: Option<&Bound<'_, PyAny>>,
-    victim: Option<Py<PyAny>>,
-    hot: Option<Py<PyAny>>,
-    admit: Option<Py<PyAny>>,
     tenants: Vec<(String, Py<Trace>)>,
 ) -> PyResult<Ran> {
     let setup = said(options, (trace, &tenants), drive)?;
     let ready = ready(&setup, (trace, &tenants))?;
-    let mut scenario = setup
+    let scenario = setup
         .scenario(&ready)
         .map_err(|error| errors::option(&error))?;
-    let [victim, hot, admit] = [victim, hot, admit].map(|own| own.map(Asked::new));
-    let chooser = victim
-        .clone()
-        .map(|asked| move || Box::new(Victim(asked.clone())) as Box<dyn Choose>);
-    let separator = hot
-        .clone()
-        .map(|asked| move || Box::new(Hot(asked.clone())) as Box<dyn Separate>);
-    let admission = admit
-        .clone()
-        .map(|asked| move || Box::new(Admission(asked.clone())) as Box<dyn Admit>);
-    scenario.own.victims = chooser.as_ref().map(|chooser| chooser as _);
-    scenario.own.separation = separator.as_ref().map(|separator| separator as _);
-    scenario.own.admission = admission.as_ref().map(|admission| admission as _);
-    let own = || victim.iter().chain(&hot).chain(&admit);
-    let raised = || own().try_for_each(Asked::raised);
-    let policies = chosen(&policies, &scenario)?;
+    let policies = chosen(policies, &scenario)?;
     let watches: Vec<Watch> = policies.iter().map(|_| Watch::default()).collect();
     let threads = threads.unwrap_or_else(parallel::cores);
-    let work = || compare::run(&scenario, &policies, &watches, threads);
+    let one = |at: usize, policy: &Chosen| {
+        let watch = watches.get(at);
+        policy.run(&Scenario { watch, ..scenario })
+    };
+    let work = || parallel::map(&policies, threads, one);
+    let raised = || policies.iter().try_for_each(Chosen::raised);
     let heed = || raised().and_then(|()| tell(&watches, progress));
-    let (outcomes, failed) = watched(py, &watches, heed, work)?;
+    let results = watched(py, &watches, heed, work)?;
     raised()?;
-    let failed = failed.into_iter();
-    let failed = failed.map(|failed| (failed.policy.to_string(), errors::told(&*failed.source)));
-    Ok((forms(&outcomes)?, setup.about(&ready), failed.collect()))
+    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    for (policy, result) in policies.iter().zip(results) {
+        match result {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => failed.push((policy.name(), errors::told(&error))),
+        }
+    }
+    Ok((forms(&outcomes)?, setup.about(&ready), failed))
 }
 
 fn forms(outcomes: &[Outcome]) -> PyResult<Forms> {
@@ -104,10 +89,11 @@ pub fn check(
 ) -> PyResult<()> {
     let setup = said(options, (trace, &[]), drive)?;
     let ready = ready(&setup, (trace, &[]))?;
-    let scenario = setup
-        .scenario(&ready)
-        .map_err(|error| errors::option(&error))?;
-    chosen(&policies, &scenario).map(|_| ())
+    let scenario = setup.scenario(&ready);
+    scenario.map_err(|error| errors::option(&error))?;
+    policies
+        .iter()
+        .try_for_each(|name| own::read(name).map(|_| ()))
 }
 
 /// A trace that was read, or the tenants' traces by name.
@@ -143,15 +129,12 @@ fn said(
     })
 }
 
-/// The policies of these names; if none is given, those that fit the drive and the load.
-fn chosen(names: &[String], scenario: &Scenario<'_>) -> PyResult<Vec<Policy>> {
-    if names.is_empty() {
+/// The policies that are given; if none is, those that fit the drive and the load.
+fn chosen(given: Vec<Given>, scenario: &Scenario<'_>) -> PyResult<Vec<Chosen>> {
+    if given.is_empty() {
         let preset = &scenario.device.preset;
-        return Ok(compare::policies(preset, compare::Known::of(scenario)));
+        let fit = compare::policies(preset, compare::Known::of(scenario));
+        return Ok(fit.into_iter().map(Chosen::from).collect());
     }
-    let read = |name: &String| {
-        let policy = name.parse::<Policy>();
-        policy.map_err(|error| OptionError::new_err(format!("policy {error}")))
-    };
-    names.iter().map(read).collect()
+    given.into_iter().map(Chosen::read).collect()
 }

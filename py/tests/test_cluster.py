@@ -262,6 +262,27 @@ def test_a_trace_that_a_worker_cannot_see_is_named(local: distributed.Client, re
     assert "other.csv is not there for this worker: put it in a folder that all machines see" in failed.why
 
 
+def test_own_policies_go_to_workers(local: distributed.Client) -> None:
+    rest = 2000
+
+    def rested(blocks: vellum.Closed) -> Any:
+        return (blocks.valid + blocks.pages * (blocks.age < rest)).argmin()
+
+    def both(**more: Any) -> vellum.Sweep:
+        policies = ["base", vellum.Policy("rested", victim=rested)]
+        return vellum.sweep("zipf", "oftl", policies, vary={"depth": [1, 8]}, **{**LONG, **more})
+
+    sweep = both(client=local)
+    assert not sweep.failed and text(sweep) == text(both())
+    assert len(set(sweep.figures["written_moved"])) == 2
+
+    def tired(_blocks: vellum.Closed) -> int:
+        raise ArithmeticError("no more")
+
+    (failed,) = vellum.sweep("zipf", "oftl", vellum.Policy("tired", victim=tired), client=local, retries=1, **LONG).failed
+    assert failed.point["policy"] == "tired" and failed.why == "ArithmeticError: no more (tried 2 times)"
+
+
 def test_a_cluster_that_was_cancelled_is_asked_again(local: distributed.Client) -> None:
     sweep = large(client=local)
     for number, _ran in enumerate(sweep):

@@ -20,17 +20,18 @@ from typing import Unpack
 
 from . import _lab
 from ._lab import Error, OptionError, RunError, TraceError
-from .admit import Admit, Admitted, Arrived, asked_admit
+from .admit import Admit, Admitted, Arrived
 from .drives import Drive, drive, drives
 from .fleet import Fleet, Group, fleet
-from .hot import Hot, asked_hot
+from .hot import Hot
 from .load import Load, Tenants, loads, said
 from .options import Options
 from .outcome import Comparison, Outcome, comparison
+from .own import Policy, PolicyLike, asked_for, given
 from .sweep import Ran, Sweep, sweep
 from .table import Table
 from .trace import Trace, trace, trace_of
-from .victim import Closed, Victim, asked
+from .victim import Closed, Victim
 
 __all__ = [
     "Admit",
@@ -46,6 +47,7 @@ __all__ = [
     "OptionError",
     "Options",
     "Outcome",
+    "Policy",
     "Ran",
     "RunError",
     "Sweep",
@@ -74,7 +76,7 @@ def policies() -> str:
 def run(
     load: Load | Tenants,
     drive: str | os.PathLike[str] | Drive = "tlc-nvme",
-    policy: str = "vellum",
+    policy: PolicyLike = "vellum",
     *,
     victim: Victim | None = None,
     hot: Hot | None = None,
@@ -86,7 +88,7 @@ def run(
 
     `load` is one of `loads()`, the path of a trace, or a `Trace`; or a dict of several traces by name, which share the drive as tenants:
     what each saw is in `details["tenants"]`. `drive` is one of `drives()`, the path of a drive's
-    file, or a `Drive`. `policies()` lists what `policy` may be. `options` are those of `vellum lab run`, with `_` for `-`:
+    file, or a `Drive`. `policies()` lists what `policy` may be; or it is a `Policy` of your own. `options` are those of `vellum lab run`, with `_` for `-`:
     `capacity="1G"`, `op=28`, `theta=0.9`, `fcfs=True`; `help(vellum.Options)` lists them. `progress` is called every 100 ms
     with the number of requests served so far, and the number of all.
 
@@ -95,14 +97,16 @@ def run(
     (`policy="base:hot-cold"`): a function of a page's number, and of where it was: True if it was among the hot pages, False if not, and
     None when the host writes it. `admit` says what each write may use: a function of `Arrived` to `Admitted`, for the drive's write buffer
     (`policy="base"`), deduplication (`"vellum:dedup"`) and fewer bytes (`"vellum:compress"`). All are slow, and meant for trying ideas:
-    what they raise
-    ends the run.
+    what they raise ends the run. A `Policy` has such functions as its own.
 
     Raises `OptionError`, `TraceError` or `RunError`, which say what to do.
     """
-    if not isinstance(policy, str):
-        raise OptionError(f"a policy is a name, like 'base:cost-benefit', not {policy!r}")
-    done = _run(load, drive, [policy], options, 1, progress, victim, hot, admit)
+    asked = given([policy])
+    if victim is not None or hot is not None or admit is not None:
+        if not isinstance(policy, str):
+            raise OptionError(f"policy {policy.name} has functions of its own: give victim, hot and admit to it")
+        asked = [asked_for(policy, None, victim, hot, admit)]
+    done = _run(load, drive, asked, options, 1, progress)
     for name, why in done.failed.items():
         raise RunError(f"{name}: {why}")
     return done[0]
@@ -111,7 +115,7 @@ def run(
 def compare(
     load: Load | Tenants,
     drive: str | os.PathLike[str] | Drive = "tlc-nvme",
-    policies: Sequence[str] = (),
+    policies: Sequence[PolicyLike] = (),
     *,
     threads: int | None = None,
     progress: _lab.Progress | None = None,
@@ -119,14 +123,15 @@ def compare(
 ) -> Comparison:
     """Runs a load on a drive under policies, on all cores (or so many `threads`); the results are the same.
 
-    Without policies it takes those of `vellum lab compare`. A policy that cannot be run is in `failed`, with the reason.
+    Without policies it takes those of `vellum lab compare`. Those that are a `Policy` have functions of your own, and stand beside the
+    built-in ones under their names; what a function raises ends the comparison. A policy that cannot be run is in `failed`, with the reason.
     The rest is as in `run`.
     """
-    if isinstance(policies, str) or not all(isinstance(policy, str) for policy in policies):
-        raise OptionError(f"policies are a list of names, like ['base', 'vellum'], not {policies!r}")
+    if isinstance(policies, (str, Policy)) or not all(isinstance(policy, (str, Policy)) for policy in policies):
+        raise OptionError(f"policies are a list of names and vellum.Policy, like ['base', 'vellum'], not {policies!r}")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise OptionError(f"threads are a number from 1 on, not {threads!r}")
-    done = _run(load, drive, list(policies), options, threads, progress)
+    done = _run(load, drive, given(policies), options, threads, progress)
     if not done:
         raise RunError("; ".join(f"{name}: {why}" for name, why in done.failed.items()))
     return done
@@ -135,13 +140,10 @@ def compare(
 def _run(
     load: Load | Tenants,
     drive: str | os.PathLike[str] | Drive,
-    policies: list[str],
+    policies: list[_lab.Given],
     options: Options,
     threads: int | None,
     progress: _lab.Progress | None,
-    victim: Victim | None = None,
-    hot: Hot | None = None,
-    admit: Admit | None = None,
 ) -> Comparison:
     asked_for = said(load, drive, options, progress)
     native = None if asked_for.trace is None else asked_for.trace.native
@@ -152,9 +154,6 @@ def _run(
         asked_for.drive,
         threads,
         progress,
-        None if victim is None else asked(victim),
-        None if hot is None else asked_hot(hot),
-        None if admit is None else asked_admit(admit),
         [(name, trace.native) for name, trace in asked_for.tenants],
     )
     return comparison(forms, about, warnings, dict(failed))

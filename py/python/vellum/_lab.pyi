@@ -14,6 +14,7 @@ Forms = tuple[str, str, str, str, list[list[str]]]
 Asked = Callable[[bytes, bytes, bytes, int], int]
 AskedHot = Callable[[int, bool | None], bool]
 AskedAdmit = Callable[[int, list[int], int, bool], tuple[bool, bool, bool]]
+Given = tuple[str, str | None, Asked | None, AskedHot | None, AskedAdmit | None]
 Progress = Callable[[int, int], object]
 
 @final
@@ -45,13 +46,10 @@ def check(
 ) -> None: ...
 def run(
     options: list[str],
-    policies: list[str],
+    policies: list[Given],
     trace: Trace | None = None,
     drive: tuple[str, str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    victim: Asked | None = None,
-    hot: AskedHot | None = None,
-    admit: AskedAdmit | None = None,
     tenants: list[tuple[str, Trace]] = ...,
 ) -> tuple[Forms, tuple[list[str], list[str]], list[tuple[str, str]]]: ...

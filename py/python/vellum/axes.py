@@ -12,6 +12,7 @@ from . import _lab
 from . import options as vellum_options
 from .drives import Drive
 from .load import OF_THE_TRACE, Load, loads
+from .own import Policy, label
 from .task import Task, task
 from .trace import Trace, trace
 
@@ -20,7 +21,7 @@ Options = dict[str, Any]
 
 def several(name: str, values: Any) -> list[Any]:
     """One or several values as a list that is not empty."""
-    if isinstance(values, (str, os.PathLike, Drive, Trace)):
+    if isinstance(values, (str, os.PathLike, Drive, Trace, Policy)):
         return [values]
     if not isinstance(values, Iterable) or isinstance(values, (bytes, Mapping)):
         raise _lab.OptionError(f"{name}: they are a list, not {values!r}")
@@ -65,8 +66,7 @@ class Tasks:
 
     def task(self, load: tuple[str, Any], drive: Any, policy: Any, options: Mapping[str, Any]) -> Task:
         """The task of a load, which may have options of its own."""
-        if not isinstance(policy, str):
-            raise _lab.OptionError(f"a policy is a name, like 'base:cost-benefit', not {policy!r}")
+        label(policy)
         name, what = load
         own: Mapping[str, Any] = {}
         if isinstance(what, tuple):

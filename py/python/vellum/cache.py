@@ -31,6 +31,8 @@ class Cache:
 
     def get(self, task: Task) -> Answer | None:
         """The kept result, or none. A damaged one is none, and a warning says so."""
+        if not task.keeps:
+            return None
         path = self.path(task)
         try:
             content = path.read_bytes()
@@ -47,7 +49,7 @@ class Cache:
 
     def put(self, task: Task, answer: Answer) -> None:
         """Keeps a result. A reader sees all of it, or nothing."""
-        if answer.result is None:
+        if answer.result is None or not task.keeps:
             return
         try:
             with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".", delete=False) as file:

@@ -17,6 +17,7 @@ from . import _lab
 from .axes import Tasks, once, several
 from .load import DriveLike, whole
 from .options import Options
+from .own import PolicyLike, label
 from .sweep import RETRIES, Ran, Sweep, plan, table_of, told
 from .table import Table
 
@@ -80,7 +81,7 @@ class Fleet:
 
 def fleet(
     groups: Sequence[Group],
-    policies: Sequence[str],
+    policies: Sequence[PolicyLike],
     *,
     years: int = 5,
     repeats: int = 5,
@@ -108,7 +109,8 @@ def fleet(
         if isinstance(number, bool) or not isinstance(number, int) or number < least:
             raise _lab.OptionError(f"{name} is a whole number from {least} on, not {number!r}")
     kinds = [_checked(group) for group in several("groups", groups)]
-    names = several("policies", policies)
+    given = several("policies", policies)
+    names = [label(policy) for policy in given]
     once("groups", [group.name for group in kinds])
     once("policies", names)
     points, tasks, maker = [], [], Tasks()
@@ -118,9 +120,9 @@ def fleet(
             raise _lab.OptionError(f"group {group.name}: seed is the fleet's")
         if both := sorted(group.options.keys() & of_all.keys()):
             raise _lab.OptionError(f"group {group.name}: {', '.join(both)}: of the group and of all: give it once")
-        for policy in names:
+        for policy, name in zip(given, names):
             for repeat in range(repeats):
-                point = {"group": group.name, "policy": policy, "repeat": repeat}
+                point = {"group": group.name, "policy": name, "repeat": repeat}
                 of_run = {**of_all, **group.options, "seed": _number(seed, f"run {repeat}") % 2**32}
                 points.append(point)
                 try:

@@ -13,6 +13,7 @@ from .cache import Cache
 from .load import DriveLike, Load, whole
 from .options import Options
 from .outcome import Outcome
+from .own import PolicyLike, label
 from .table import Table, column
 from .task import Answer, Task
 from .workers import checked, here, there
@@ -177,7 +178,7 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> Table:
 def sweep(
     loads: Load | Sequence[Load] | Mapping[str, Any],
     drives: DriveLike | Sequence[DriveLike] = "tlc-nvme",
-    policies: str | Sequence[str] = "vellum",
+    policies: PolicyLike | Sequence[PolicyLike] = "vellum",
     *,
     vary: Mapping[str, Sequence[Any]] | None = None,
     client: Any = None,
@@ -191,7 +192,8 @@ def sweep(
 
     `loads` may be a dictionary of names and loads; a load is then also a pair of one and its own options:
     `{"hot": ("zipf", {"theta": 1.2}), "even": "uniform"}`. `vary` has options with their values: `{"op": [7, 28], "seed": [1, 2, 3]}`.
-    The other `options` hold for all runs, as in `vellum.run`.
+    The other `options` hold for all runs, as in `vellum.run`. `policies` may be `vellum.Policy` of your own: each run gets a copy of their
+    functions, made by cloudpickle.
 
     All runs are checked before the first one begins. `client`, a `dask.distributed.Client`, runs them on its cluster; without it,
     threads of this process do. The results are the same. `cache` is a folder that keeps results: what is there is not run again.
@@ -204,7 +206,7 @@ def sweep(
     axes: dict[str, list[tuple[Any, Any]]] = {
         "drive": [(own.name, own) for own in map(whole, several("drives", drives))],
         "load": list(named(loads)),
-        "policy": [(policy, policy) for policy in several("policies", policies)],
+        "policy": [(label(policy), policy) for policy in several("policies", policies)],
     }
     for name, values in (vary or {}).items():
         if name in axes:

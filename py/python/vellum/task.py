@@ -7,7 +7,7 @@ import hashlib
 import json
 import threading
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from . import _lab
 from .load import DriveLike, Load, said, whole
 from .options import Options
 from .outcome import Outcome, comparison
+from .own import Policy, PolicyLike, given, packed, unpacked
 
 KEPT_TRACES = 4
 """Traces that a process has read and keeps."""
@@ -38,6 +39,12 @@ class Task:
     """Where the file is. That is no part of the content."""
     engine: str = ""
     """The digest of the native part that is to do it."""
+    own: tuple[str, ...] = ()
+    """Of a policy of the caller's own: its name, and the version of its functions or their digest."""
+    functions: bytes = b""
+    """The functions. Their bytes may differ between two processes, so that their digest finds a result only within one."""
+    keeps: bool = True
+    """Whether a cache may keep its result: not if it depends on functions of unknown version."""
 
     @functools.cached_property
     def content(self) -> str:
@@ -49,6 +56,8 @@ class Task:
             "policy": self.policy,
             "trace": self.trace,
         }
+        if self.own:
+            parts["own"] = self.own
         return json.dumps(parts, sort_keys=True)
 
     @functools.cached_property
@@ -73,25 +82,35 @@ class Answer(NamedTuple):
         return comparison(forms, told["about"], told["warnings"], {})[0]
 
 
-def task(load: Load, drive: DriveLike, policy: str, options: Options) -> Task:
+def task(load: Load, drive: DriveLike, policy: PolicyLike, options: Options) -> Task:
     """Makes the task of a run. Checks it as far as that is possible without running it."""
     own = whole(drive)
     asked = said(load, own, options)
     if asked.tenants:
         raise _lab.OptionError("tenants are run by vellum.run and vellum.compare, not as a task of a sweep")
     native = None if asked.trace is None else asked.trace.native
-    _lab.check(asked.words, [policy], native, asked.drive)
-    words = tuple(sorted(asked.words))
-    about = (own.name, own.toml)
+    ((name, *_),) = given([policy])
+    _lab.check(asked.words, [name], native, asked.drive)
+    made = Task(tuple(sorted(asked.words)), name, (own.name, own.toml), engine=engine())
+    if isinstance(policy, Policy):
+        made = _with_functions(made, policy)
     if asked.trace is None:
-        return Task(words, policy, about, engine=engine())
+        return made
     trace = asked.trace
     if trace.native.changed:
         raise _lab.TraceError(f"{trace.path} has changed since it was read: read it again")
     sha = digest_of_all(trace.path)
     _READ.put((sha, *trace.said), trace.native)
     named = (sha, trace.path.name, *trace.said)
-    return Task(words, policy, about, named, str(trace.path.resolve()), engine())
+    return replace(made, trace=named, trace_path=str(trace.path.resolve()))
+
+
+def _with_functions(task: Task, policy: Policy) -> Task:
+    functions = packed(policy)
+    if policy.version is not None:
+        return replace(task, own=(policy.name, "version", policy.version), functions=functions)
+    own = (policy.name, "digest", hashlib.sha256(functions).hexdigest())
+    return replace(task, own=own, functions=functions, keeps=False)
 
 
 def do(task: Task, progress: _lab.Progress | None = None) -> Answer:
@@ -100,8 +119,9 @@ def do(task: Task, progress: _lab.Progress | None = None) -> Answer:
         raise WrongEngine("a worker has another build of vellum than this process: install the same wheel for both")
     try:
         trace = _trace(task) if task.trace else None
+        policy = _policy(task)
         forms, (about, warnings), failed = _lab.run(
-            list(task.options), [task.policy], trace, task.drive, 1, progress
+            list(task.options), given([policy]), trace, task.drive, 1, progress
         )
     except _lab.Error as error:
         return Answer(None, str(error))
@@ -110,6 +130,17 @@ def do(task: Task, progress: _lab.Progress | None = None) -> Answer:
     as_json, _, _, _, (each,) = forms
     told = {"json": as_json, "each": each, "about": about, "warnings": warnings}
     return Answer(zlib.compress(json.dumps(told, sort_keys=True).encode()))
+
+
+def _policy(task: Task) -> PolicyLike:
+    """Its policy. The functions are copies, so that no run sees what another one has left in them."""
+    if not task.functions:
+        return task.policy
+    try:
+        return unpacked(task.functions)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise _lab.RunError(f"policy {task.own[0]}: this worker cannot load its functions: {what}") from error
 
 
 @functools.cache
