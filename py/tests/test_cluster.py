@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import vellum
 import vellum.workers
+from test_fleet import text as tables
 from test_sweep import SHORT, text
 from vellum.task import Answer, Task, WrongEngine, do
 
@@ -104,6 +105,32 @@ def test_a_worker_that_dies_loses_nothing(cluster: Cluster, tmp_path: Path) -> N
         again = large(client=client, cache=tmp_path)
         assert all(ran.kept for ran in again)
         assert text(large(cache=tmp_path)) == alone
+
+
+def test_a_fleet_loses_nothing_when_a_worker_dies(cluster: Cluster, tmp_path: Path) -> None:
+    groups = [
+        vellum.Group("hot", 300, ("zipf", {"theta": 1.1}), 1.5, drive="oftl", spread=0.4, ages=(0, 4)),
+        vellum.Group("even", 100, "uniform", 0.7, drive="oftl", spread=0.2, ages=(1, 6), options={"depth": 8}),
+    ]
+    options: dict[str, Any] = {"capacity": "128M", "op": 28, "precondition": "fill", "repeats": 3, "years": 4}
+    alone = vellum.fleet(groups, ["base", "vellum"], **options)
+    cluster.scheduler()
+    doomed, _ = cluster.worker(), cluster.worker()
+    with cluster.client() as client:
+        client.wait_for_workers(2, timeout=60)
+        told: list[tuple[int, int]] = []
+
+        def progress(done: int, all: int) -> None:
+            told.append((done, all))
+            if done == 4:
+                doomed.send_signal(signal.SIGKILL)
+
+        spread = vellum.fleet(groups, ["base", "vellum"], client=client, cache=tmp_path, progress=progress, **options)
+        assert told == [(done, 12) for done in range(1, 13)]
+        assert len(client.scheduler_info()["workers"]) == 1
+        assert tables(spread) == tables(alone) and not any(ran.kept for ran in spread.runs)
+        again = vellum.fleet(groups, ["base", "vellum"], client=client, cache=tmp_path, **options)
+        assert tables(again) == tables(alone) and all(ran.kept for ran in again.runs)
 
 
 def test_a_lost_scheduler_is_an_error_and_finished_runs_are_kept(cluster: Cluster, tmp_path: Path) -> None:
