@@ -30,7 +30,7 @@ echo '-- a figure in five lines'
 (cd "$fresh" && MPLBACKEND=agg venv/bin/python "$OLDPWD/py/examples/figure.py")
 [ "$(head -c 4 "$fresh/figure.png" | tail -c 3)" = PNG ]
 
-install "$fresh/venv" "$(echo "$wheels"/vellum-*.whl)[dask]" pytest pandas pyarrow mypy nbclient ipykernel
+install "$fresh/venv" "$(echo "$wheels"/vellum-*.whl)[dask]" pytest pandas pyarrow tqdm mypy nbclient ipykernel
 echo '-- tests'
 python -m pytest -q -p no:cacheprovider py/tests
 echo '-- types'

@@ -15,7 +15,7 @@ own: other Python threads continue meanwhile, and Ctrl-C ends it.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from . import _lab
@@ -28,6 +28,7 @@ from .load import Load, Tenants, loads, said
 from .options import Options
 from .outcome import Comparison, Outcome, comparison
 from .own import Policy, PolicyLike, asked_for, given
+from .progress import Progress, followed
 from .sweep import Ran, Sweep, sweep
 from .table import Table
 from .trace import Trace, trace, trace_of
@@ -81,7 +82,7 @@ def run(
     victim: Victim | None = None,
     hot: Hot | None = None,
     admit: Admit | None = None,
-    progress: _lab.Progress | None = None,
+    progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> Outcome:
     """Runs a load on a drive under a policy.
@@ -89,8 +90,8 @@ def run(
     `load` is one of `loads()`, the path of a trace, or a `Trace`; or a dict of several traces by name, which share the drive as tenants:
     what each saw is in `details["tenants"]`. `drive` is one of `drives()`, the path of a drive's
     file, or a `Drive`. `policies()` lists what `policy` may be; or it is a `Policy` of your own. `options` are those of `vellum lab run`, with `_` for `-`:
-    `capacity="1G"`, `op=28`, `theta=0.9`, `fcfs=True`; `help(vellum.Options)` lists them. `progress` is called every 100 ms
-    with the number of requests served so far, and the number of all.
+    `capacity="1G"`, `op=28`, `theta=0.9`, `fcfs=True`; `help(vellum.Options)` lists them. `progress=True` shows a bar, of
+    tqdm if it is installed; a function is called every 100 ms with the number of requests served so far, and the number of all.
 
     `victim` chooses which block the collector of a page map (`policy="base"`) takes, instead of the policy: a
     function of `Closed` to the place of a block. `hot` says which pages are hot, where a page map keeps them apart
@@ -118,7 +119,7 @@ def compare(
     policies: Sequence[PolicyLike] = (),
     *,
     threads: int | None = None,
-    progress: _lab.Progress | None = None,
+    progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> Comparison:
     """Runs a load on a drive under policies, on all cores (or so many `threads`); the results are the same.
@@ -143,17 +144,20 @@ def _run(
     policies: list[_lab.Given],
     options: Options,
     threads: int | None,
-    progress: _lab.Progress | None,
+    progress: Progress | None,
 ) -> Comparison:
-    asked_for = said(load, drive, options, progress)
-    native = None if asked_for.trace is None else asked_for.trace.native
-    forms, (about, warnings), failed = _lab.run(
-        asked_for.words,
-        policies,
-        native,
-        asked_for.drive,
-        threads,
-        progress,
-        [(name, trace.native) for name, trace in asked_for.tenants],
-    )
+    asked = said(load, drive, options, progress)
+    native = None if asked.trace is None else asked.trace.native
+    tenants = [(name, trace.native) for name, trace in asked.tenants]
+    with followed(progress, _called(load, policies), "requests") as tell:
+        forms, (about, warnings), failed = _lab.run(asked.words, policies, native, asked.drive, threads, tell, tenants)
     return comparison(forms, about, warnings, dict(failed))
+
+
+def _called(load: Load | Tenants, policies: list[_lab.Given]) -> str:
+    """What runs, in a word or two."""
+    if isinstance(load, Mapping):
+        what = " and ".join(load)
+    else:
+        what = os.path.basename(load.path if isinstance(load, Trace) else load)
+    return f"{what}, {policies[0][1] or policies[0][0]}" if len(policies) == 1 else what

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -18,6 +18,7 @@ from .axes import Tasks, once, several
 from .load import DriveLike, whole
 from .options import Options
 from .own import PolicyLike, label
+from .progress import Progress
 from .sweep import RETRIES, Ran, Sweep, plan, table_of, told
 from .table import Table
 
@@ -89,7 +90,7 @@ def fleet(
     threads: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     retries: int = RETRIES,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> Fleet:
     """Estimates how many drives of a fleet are replaced in the next `years` under each policy.
@@ -99,9 +100,8 @@ def fleet(
     wears under each of them. When it is worn out, a new drive of the same kind replaces it.
 
     The intervals come from a bootstrap: drives and repetitions are drawn again, the same ones for all policies. The option `seed` (by
-    default 1) decides everything that is drawn: the same call gives the same figures, wherever it runs. `client`, `cache`, `retries`, `threads`
-    and the other `options` are as in
-    `vellum.sweep`.
+    default 1) decides everything that is drawn: the same call gives the same figures, wherever it runs. `client`, `cache`, `retries`, `threads`,
+    `progress` and the other `options` are as in `vellum.sweep`.
     """
     of_all: dict[str, Any] = dict(options)
     seed = of_all.pop("seed", 1)
@@ -129,7 +129,7 @@ def fleet(
                     tasks.append(maker.task((group.name, group.load), own, policy, of_run))
                 except _lab.Error as error:
                     raise type(error)(f"{error} (in the run {told(point)})") from None
-    sweep = Sweep(points, plan(tasks, client, cache, retries, threads), maker, progress)
+    sweep = Sweep(points, plan(tasks, client, cache, retries, threads), maker, progress, "fleet")
     runs = {tuple(ran.point.values()): ran for ran in sweep}
     return _told(kinds, names, [runs[tuple(point.values())] for point in points], (years, repeats, seed))
 

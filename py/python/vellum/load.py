@@ -11,6 +11,7 @@ from .drives import Drive
 from .drives import drive as read_drive
 from .drives import drives as known_drives
 from .options import Options
+from .progress import Progress
 from .trace import Trace, trace
 from .words import words
 
@@ -51,7 +52,7 @@ class Said(NamedTuple):
     """Traces that share the drive, by name."""
 
 
-def said(load: Load | Tenants, drive: DriveLike, options: Options, progress: _lab.Progress | None = None) -> Said:
+def said(load: Load | Tenants, drive: DriveLike, options: Options, progress: Progress | None = None) -> Said:
     """Makes it of what the caller gives. Reads a trace that is a path."""
     for name, instead in ELSEWHERE.items():
         if name in options:
@@ -87,7 +88,7 @@ def _read(load: Trace, options: Options) -> Trace:
     return load
 
 
-def _tenant(load: object, options: Options, progress: _lab.Progress | None) -> Trace:
+def _tenant(load: object, options: Options, progress: Progress | None) -> Trace:
     """The trace of a tenant. Reads it if it is a path."""
     if isinstance(load, Trace):
         return _read(load, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
 from . import _lab
@@ -14,6 +14,7 @@ from .load import DriveLike, Load, whole
 from .options import Options
 from .outcome import Outcome
 from .own import PolicyLike, label
+from .progress import Progress, followed, valid
 from .table import Table, column
 from .task import Answer, Task
 from .workers import checked, here, there
@@ -99,13 +100,15 @@ class Sweep(Iterable[Ran]):
         points: Sequence[Point],
         plan: Plan,
         maker: Tasks,
-        progress: Callable[[int, int], object] | None,
+        progress: Progress | None,
+        what: str = "sweep",
     ) -> None:
         # Kept because some traces have a folder that is removed with them.
         self._maker = maker
-        self._points, self._plan, self._progress = points, plan, progress
+        self._points, self._plan = points, plan
         self._done: dict[int, Ran] = {}
-        self._going = plan.answers()
+        self._tell: _lab.Progress | None = None
+        self._going = self._answers(valid(progress), what)
 
     def __len__(self) -> int:
         return len(self._points)
@@ -121,12 +124,17 @@ class Sweep(Iterable[Ran]):
             if seen == len(self._done) and not self._next():
                 return
 
+    def _answers(self, progress: Progress | None, what: str) -> Iterator[tuple[int, Answer, bool]]:
+        """What the plan yields. A bar of the progress is there as long as this is."""
+        with followed(progress, what, "runs") as self._tell:
+            yield from self._plan.answers()
+
     def _next(self) -> bool:
         for place, answer, kept in self._going:
             outcome = None if answer.result is None else answer.outcome
             self._done[place] = Ran(self._points[place], outcome, answer.why, kept)
-            if self._progress is not None:
-                self._progress(len(self._done), len(self))
+            if self._tell is not None:
+                self._tell(len(self._done), len(self))
             return True
         if len(self._done) < len(self):
             raise _lab.RunError("the sweep was closed, or has failed: begin it again; what the cache has is not run again")
@@ -165,7 +173,7 @@ def _others(ran: Ran) -> Mapping[str, Any]:
 
 
 def told(point: Point) -> str:
-    """How far it has come, in words."""
+    """Where a run is, in words."""
     return ", ".join(f"{axis}={label}" for axis, label in point.items())
 
 
@@ -185,7 +193,7 @@ def sweep(
     threads: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     retries: int = RETRIES,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> Sweep:
     """Runs every load on every drive under every policy, with each value of the options in `vary`.
@@ -199,7 +207,7 @@ def sweep(
     threads of this process do. The results are the same. `cache` is a folder that keeps results: what is there is not run again.
     A result's key is everything that it depends on: options, policy, the contents of the trace, the drive's file, the build of this package.
     A run that raises, or whose worker dies, is tried again (`retries`). A run that the lab refuses is in `failed`.
-    `progress` is called with the number of finished runs, and the number of all.
+    `progress=True` shows a bar; a function is called with the number of finished runs, and the number of all.
 
     Raises `OptionError`, `TraceError` or `RunError`, which say what to do.
     """

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _lab
 from .options import Options
+from .progress import Progress, followed
 from .table import Table
 from .words import words
 
@@ -69,14 +70,16 @@ class Trace:
 
 
 def trace(
-    path: str | os.PathLike[str], *, progress: _lab.Progress | None = None, **options: Unpack[Options]
+    path: str | os.PathLike[str], *, progress: Progress | None = None, **options: Unpack[Options]
 ) -> Trace:
     """Reads a trace of any format that the lab knows, compressed by gzip or zstd, or not at all.
 
-    It takes the options that say how to read it: `format`, `columns`, `journal_at`, `in_place`.
+    It takes the options that say how to read it: `format`, `columns`, `journal_at`, `in_place`. `progress` is as in `vellum.run`, of
+    bytes of the file.
     """
     said = words(options)
-    return Trace(_lab.Trace(os.fspath(path), said, progress), said)
+    with followed(progress, f"reading {os.path.basename(path)}", "bytes") as tell:
+        return Trace(_lab.Trace(os.fspath(path), said, tell), said)
 
 
 def trace_of(requests: Mapping[str, Any]) -> Trace:
