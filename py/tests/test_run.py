@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -95,6 +96,24 @@ def test_steps_go_to_pandas_and_arrow() -> None:
     pa = pytest.importorskip("pyarrow", reason="SKIP: no pyarrow")
     table = pa.table(steps)
     assert table.num_rows == steps.rows and pa.RecordBatchReader.from_stream(steps).read_all() == steps.to_arrow()
+
+
+def test_steps_go_to_parquet_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="SKIP: no pyarrow")
+    done = vellum.compare("zipf", policies=["base", "vellum"], requests=5000, **SMALL)
+    path = tmp_path / "course.parquet"
+    done.steps.to_parquet(path)
+    read = parquet.read_table(path)
+    assert read == done.steps.to_arrow() and read.column_names == list(done.steps)
+    # A count that the page map does not have is null, and names and whole numbers stay what they are.
+    assert read["engine_segments"].null_count == done[0].steps.rows
+    assert read["host_written_blocks"].to_pylist() == done.steps["host_written_blocks"].tolist()
+    pd.testing.assert_frame_equal(pd.read_parquet(path), done.steps.to_pandas())
+    with pytest.raises(vellum.Error, match="nowhere/course.parquet: it cannot be written: "):
+        done.steps.to_parquet(tmp_path / "nowhere" / "course.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(vellum.Error, match="Parquet need pyarrow: pip install pyarrow"):
+        done.steps.to_parquet(path)
 
 
 def test_a_custom_drive_is_run() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from . import _lab
 
 Array = npt.NDArray[Any]
 
@@ -36,9 +40,19 @@ class Table(dict[str, Array]):
 
     def to_arrow(self) -> Any:
         """As a `pyarrow.Table`; NaN becomes null."""
-        import pyarrow
+        pyarrow = _pyarrow("pyarrow")
+        return pyarrow.table({name: pyarrow.array(column, from_pandas=True) for name, column in self.items()})
 
-        return pyarrow.Table.from_pandas(self.to_pandas(), preserve_index=False)
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Writes it to a Parquet file, which keeps what each column is of; NaN becomes null. It needs pyarrow.
+
+        >>> outcome.steps.to_parquet("course.parquet")
+        """
+        parquet = _pyarrow("pyarrow.parquet")
+        try:
+            parquet.write_table(self.to_arrow(), os.fspath(path))
+        except OSError as error:
+            raise _lab.Error(f"{os.fspath(path)}: it cannot be written: {error.strerror or error}") from error
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow PyCapsule interface, by pyarrow."""
@@ -52,6 +66,13 @@ class Table(dict[str, Array]):
     def _repr_html_(self) -> str:
         html: str = self.to_pandas()._repr_html_()
         return html
+
+
+def _pyarrow(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise _lab.Error("Arrow and Parquet need pyarrow: pip install pyarrow") from None
 
 
 def of_csv(text: str) -> Table:

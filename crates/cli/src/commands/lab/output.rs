@@ -29,7 +29,8 @@ pub struct Output {
 /// Arguments, of what has a course.
 #[derive(clap::Args)]
 pub struct Course {
-    /// Write how the runs went here, as comma-separated values: a line for each of some hundred steps, with every counter.
+    /// Write how the runs went here, as comma-separated values: a line for each of some hundred steps, with every counter. Python's
+    /// `steps.to_parquet` writes Parquet.
     #[arg(long, value_name = "FILE")]
     steps: Option<PathBuf>,
 }
