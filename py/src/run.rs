@@ -80,15 +80,16 @@ fn forms(outcomes: &[Outcome]) -> PyResult<Forms> {
 
 /// Checks that these options and policies are valid together, as far as that is known without a run.
 #[pyfunction]
-#[pyo3(signature = (options, policies, trace=None, drive=None))]
+#[pyo3(signature = (options, policies, trace=None, drive=None, tenants=Vec::new()))]
 pub fn check(
     options: Vec<String>,
     policies: Vec<String>,
     trace: Option<&Bound<'_, Trace>>,
     drive: Option<(String, String)>,
+    tenants: Vec<(String, Py<Trace>)>,
 ) -> PyResult<()> {
-    let setup = said(options, (trace, &[]), drive)?;
-    let ready = ready(&setup, (trace, &[]))?;
+    let setup = said(options, (trace, &tenants), drive)?;
+    let ready = ready(&setup, (trace, &tenants))?;
     let scenario = setup.scenario(&ready);
     scenario.map_err(|error| errors::option(&error))?;
     policies

@@ -279,8 +279,9 @@ def test_a_worker_without_the_package_is_an_error(local: distributed.Client, mon
 
 
 def test_a_trace_that_a_worker_cannot_see_is_named(local: distributed.Client, requests: Path) -> None:
-    seen = vellum.sweep(requests, "oftl", "base", client=local, capacity="256M", op=28)
-    assert text(seen) == text(vellum.sweep(requests, "oftl", "base", capacity="256M", op=28))
+    for load in (requests, {"both": {"one": requests, "two": requests}}):
+        seen = vellum.sweep(load, "oftl", "base", client=local, capacity="256M", op=28)
+        assert text(seen) == text(vellum.sweep(load, "oftl", "base", capacity="256M", op=28)) and not seen.failed
     moved = requests.with_name("other.csv")
     moved.write_text(requests.read_text() + requests.read_text())
     unseen = vellum.sweep(moved, "oftl", "base", client=local, capacity="256M", op=28)

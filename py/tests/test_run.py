@@ -226,5 +226,3 @@ def test_invalid_tenants_are_refused(requests: Path) -> None:
             vellum.run(load, policy="base", **SMALL)  # type: ignore[arg-type]
     with pytest.raises(vellum.OptionError, match="tenants are a load"):
         vellum.run(requests, tenant="a=b", **SMALL)  # type: ignore[call-arg]
-    with pytest.raises(vellum.OptionError, match="not as a task of a sweep"):
-        vellum.sweep({"both": {"one": requests}}, "oftl", "base")

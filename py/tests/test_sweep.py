@@ -149,6 +149,42 @@ def test_a_trace_is_identified_by_its_content(
     assert [ran.kept for sweep in of_arrays for ran in sweep] == [False, True]
 
 
+def test_tenants_are_a_load_of_a_sweep(requests: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"capacity": "256M", "op": 28, "precondition": "fill"}
+    other = tmp_path / "other.csv"
+    other.write_text("".join(requests.read_text().splitlines(True)[:200]))
+    loads = {"both": {"one": requests, "two": vellum.trace(other)}, "alone": {"one": requests}, "plain": requests}
+    sweep = vellum.sweep(loads, "oftl", ["base", "vellum"], cache=tmp_path / "kept", **options)
+    assert not sweep.failed
+    for ran in sweep:
+        assert ran.outcome is not None and not ran.kept
+        if ran.point["load"] != "plain":
+            assert ran.outcome == vellum.run(loads[ran.point["load"]], "oftl", ran.point["policy"], **options)
+    figures = sweep.to_pandas().set_index(["load", "policy"])
+    assert figures["tenant_one_host_written"]["both", "base"] == 300 == figures["host_written"]["plain", "base"]
+    assert figures["host_written"]["both", "base"] == 450
+    # They are known by their contents and their names, not by their paths.
+    moved = tmp_path / "moved" / requests.name
+    moved.parent.mkdir()
+    moved.write_bytes(requests.read_bytes())
+    for tenants, kept in (({"one": moved, "two": other}, True), ({"uno": moved, "two": other}, False), ({"one": other, "two": moved}, False)):
+        again = vellum.sweep({"again": tenants}, "oftl", "base", cache=tmp_path / "kept", **options)
+        assert [ran.kept for ran in again] == [kept]
+
+
+def test_invalid_tenants_of_a_sweep_are_named(requests: Path) -> None:
+    trace = vellum.trace(requests)
+    for tenants, more, said in [
+        ({"a": "zipf"}, {}, "a tenant's load is a trace.*load=both"),
+        ({"a b": trace}, {}, "no tenant's name.*load=both"),
+        ({"a": trace}, {"format": "msr"}, "format: the trace is read already"),
+    ]:
+        with pytest.raises(vellum.Error, match=said):
+            vellum.sweep({"both": tenants}, "oftl", "base", **more)
+    read = vellum.sweep({"both": {"a": requests}}, "oftl", "base", format="msr", capacity="256M", op=28)
+    assert not read.failed
+
+
 def events(*times: int) -> bytes:
     """A processor's file of blktrace: a write of 4 KiB at each time."""
     queued, write = 1 << 20 | 1, 1 << 17

@@ -43,6 +43,7 @@ def check(
     policies: list[str],
     trace: Trace | None = None,
     drive: tuple[str, str] | None = None,
+    tenants: list[tuple[str, Trace]] = ...,
 ) -> None: ...
 def run(
     options: list[str],

@@ -11,7 +11,7 @@ import numpy as np
 from . import _lab
 from . import options as vellum_options
 from .drives import Drive
-from .load import OF_THE_TRACE, Load, loads
+from .load import OF_THE_TRACE, Load, Tenants, loads
 from .own import Policy, label
 from .task import Task, task
 from .trace import Trace, trace
@@ -78,16 +78,34 @@ class Tasks:
         mine: Options = {**options, **own}
         return task(self._load(what, mine), drive, policy, cast(vellum_options.Options, mine))
 
-    def _load(self, what: Any, options: Options) -> Load:
-        """The load; a trace that was read, if it is one. `options` lose those that say how it is read."""
+    def _load(self, what: Any, options: Options) -> Load | Tenants:
+        """The load; a trace that was read, or several, if it is one. `options` lose those that say how it is read."""
+        if isinstance(what, Mapping):
+            return self._tenants(what, options)
         if isinstance(what, Trace):
             self.read[id(what)] = what
             return what
         if not isinstance(what, (str, os.PathLike)) or what in loads() or not os.path.exists(what):
             load: Load = what
             return load
-        how = {option: options.pop(option) for option in OF_THE_TRACE if option in options}
-        known = (os.fspath(what), *sorted(how.items()))
+        return self._read(what, {option: options.pop(option) for option in OF_THE_TRACE if option in options})
+
+    def _tenants(self, what: Mapping[str, Any], options: Options) -> Tenants:
+        how = {option: options[option] for option in OF_THE_TRACE if option in options}
+        out = {}
+        for name, of in what.items():
+            if isinstance(of, Trace):
+                self.read[id(of)] = of
+            is_path = isinstance(of, (str, os.PathLike)) and os.path.exists(of)
+            out[name] = self._read(of, how) if is_path else of
+        # If one was read before, they are too late for it, and whoever looks at the options says so.
+        if not any(isinstance(of, Trace) for of in what.values()):
+            for option in how:
+                del options[option]
+        return out
+
+    def _read(self, path: str | os.PathLike[str], how: Options) -> Trace:
+        known = (os.fspath(path), *sorted(how.items()))
         if known not in self.read:
-            self.read[known] = trace(what, **how)
+            self.read[known] = trace(path, **how)
         return self.read[known]

@@ -199,7 +199,8 @@ def sweep(
     """Runs every load on every drive under every policy, with each value of the options in `vary`.
 
     `loads` may be a dictionary of names and loads; a load is then also a pair of one and its own options:
-    `{"hot": ("zipf", {"theta": 1.2}), "even": "uniform"}`. `vary` has options with their values: `{"op": [7, 28], "seed": [1, 2, 3]}`.
+    `{"hot": ("zipf", {"theta": 1.2}), "even": "uniform"}`; or the traces of tenants by name: `{"both": {"mail": "mail.csv", "web": "web.csv"}}`.
+    `vary` has options with their values: `{"op": [7, 28], "seed": [1, 2, 3]}`.
     The other `options` hold for all runs, as in `vellum.run`. `policies` may be `vellum.Policy` of your own: each run gets a copy of their
     functions, made by cloudpickle.
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import _lab
-from .load import DriveLike, Load, said, whole
+from .load import DriveLike, Load, Tenants, said, whole
 from .options import Options
 from .outcome import Outcome, comparison
 from .own import Policy, PolicyLike, given, packed, unpacked
+from .trace import Trace
 
 KEPT_TRACES = 4
 """Traces that a process has read and keeps."""
@@ -37,6 +38,8 @@ class Task:
     """The digest of the trace's files, what it is called, and the options that it is read with."""
     trace_path: str = ""
     """Where the file is. That is no part of the content."""
+    tenants: tuple[tuple[str, tuple[str, ...], str], ...] = ()
+    """Traces that share the drive: what each is called, the same of it as `trace`, and where it is."""
     engine: str = ""
     """The digest of the native part that is to do it."""
     own: tuple[str, ...] = ()
@@ -49,7 +52,7 @@ class Task:
     @functools.cached_property
     def content(self) -> str:
         """Everything that its result depends on."""
-        parts = {
+        parts: dict[str, object] = {
             "drive": self.drive,
             "engine": self.engine,
             "options": self.options,
@@ -58,6 +61,8 @@ class Task:
         }
         if self.own:
             parts["own"] = self.own
+        if self.tenants:
+            parts["tenants"] = tuple((name, *trace) for name, trace, _ in self.tenants)
         return json.dumps(parts, sort_keys=True)
 
     @functools.cached_property
@@ -82,27 +87,31 @@ class Answer(NamedTuple):
         return comparison(forms, told["about"], told["warnings"], {})[0]
 
 
-def task(load: Load, drive: DriveLike, policy: PolicyLike, options: Options) -> Task:
+def task(load: Load | Tenants, drive: DriveLike, policy: PolicyLike, options: Options) -> Task:
     """Makes the task of a run. Checks it as far as that is possible without running it."""
     own = whole(drive)
     asked = said(load, own, options)
-    if asked.tenants:
-        raise _lab.OptionError("tenants are run by vellum.run and vellum.compare, not as a task of a sweep")
     native = None if asked.trace is None else asked.trace.native
     ((name, *_),) = given([policy])
-    _lab.check(asked.words, [name], native, asked.drive)
+    _lab.check(asked.words, [name], native, asked.drive, [(of, trace.native) for of, trace in asked.tenants])
     made = Task(tuple(sorted(asked.words)), name, (own.name, own.toml), engine=engine())
     if isinstance(policy, Policy):
         made = _with_functions(made, policy)
+    if asked.tenants:
+        return replace(made, tenants=tuple((of, *_named(trace)) for of, trace in asked.tenants))
     if asked.trace is None:
         return made
-    trace = asked.trace
+    named, path = _named(asked.trace)
+    return replace(made, trace=named, trace_path=path)
+
+
+def _named(trace: Trace) -> tuple[tuple[str, ...], str]:
+    """What identifies a trace, and where it is."""
     if trace.native.changed:
         raise _lab.TraceError(f"{trace.path} has changed since it was read: read it again")
     sha = digest_of_all(trace.path)
     _READ.put((sha, *trace.said), trace.native)
-    named = (sha, trace.path.name, *trace.said)
-    return replace(made, trace=named, trace_path=str(trace.path.resolve()))
+    return (sha, trace.path.name, *trace.said), str(trace.path.resolve())
 
 
 def _with_functions(task: Task, policy: Policy) -> Task:
@@ -118,10 +127,11 @@ def do(task: Task, progress: _lab.Progress | None = None) -> Answer:
     if task.engine != engine():
         raise WrongEngine("a worker has another build of vellum than this process: install the same wheel for both")
     try:
-        trace = _trace(task) if task.trace else None
+        trace = _trace(task.trace, task.trace_path) if task.trace else None
+        tenants = [(name, _trace(of, path)) for name, of, path in task.tenants]
         policy = _policy(task)
         forms, (about, warnings), failed = _lab.run(
-            list(task.options), given([policy]), trace, task.drive, 1, progress
+            list(task.options), given([policy]), trace, task.drive, 1, progress, tenants
         )
     except _lab.Error as error:
         return Answer(None, str(error))
@@ -190,20 +200,20 @@ class _Read:
 _READ = _Read()
 
 
-def _trace(task: Task) -> _lab.Trace:
-    """Its trace. A process reads it once."""
-    sha, _, *words = task.trace
+def _trace(named: tuple[str, ...], where: str) -> _lab.Trace:
+    """A trace. A process reads it once."""
+    sha, _, *words = named
     # One thread at a time: the second one finds the trace read.
     with _READ.lock:
         known = _READ.get((sha, *words))
         # The file may have changed since it was read.
         if known is None or known.changed:
-            path = Path(task.trace_path)
+            path = Path(where)
             if not path.exists():
                 raise _lab.TraceError(f"{path} is not there for this worker: put it in a folder that all machines see")
             if digest_of_all(path) != sha:
                 raise _lab.TraceError(f"{path} has changed since the sweep began, or is another file for this worker")
-            known = _lab.Trace(task.trace_path, words)
+            known = _lab.Trace(where, words)
             _READ.put((sha, *words), known)
         return known
 
