@@ -17,6 +17,7 @@ mod victim;
 mod watched;
 
 use pyo3::prelude::*;
+use vellum_lab::fio_job::FioFile;
 use vellum_lab::policy::listing;
 use vellum_lab::workload;
 use vellum_options::setup::Setup;
@@ -45,6 +46,14 @@ fn policies() -> String {
     listing()
 }
 
+/// Reads the text of a job file of fio: the name of its first job, and the options in it that do not change its requests.
+#[pyfunction]
+fn jobs(text: &str) -> PyResult<(String, Vec<String>)> {
+    let file = FioFile::read(text);
+    let file = file.map_err(|error| errors::OptionError::new_err(errors::told(&error)))?;
+    Ok((file.name().into(), file.passed_over().into()))
+}
+
 /// See the crate.
 #[pymodule]
 fn _lab(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -54,6 +63,7 @@ fn _lab(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(options, module)?)?;
     module.add_function(wrap_pyfunction!(workloads, module)?)?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drives, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive, module)?)?;
     module.add_function(wrap_pyfunction!(run::check, module)?)?;

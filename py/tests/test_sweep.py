@@ -294,7 +294,7 @@ def test_closing_ends_running_work(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"loads": {"a": ("zipf", {"seed": 4})}}, "load a: seed: its own option, and one of all runs"),
         ({"loads": {"a": ("zipf", {"thta": 4})}}, "there is no option thta: did you mean theta.*load=a"),
         ({"loads": {1: "zipf"}}, "a name is a text, not 1"),
-        ({"loads": [5]}, "a load is a name, a path or a vellum.Trace, not 5"),
+        ({"loads": [5]}, "a load is a name, a path, a vellum.Trace or a vellum.Jobs, not 5"),
         ({"vary": {"depth": []}}, "vary: depth: the list is empty"),
         ({"vary": {"depth": 7}}, "vary: depth: they are a list, not 7"),
         ({"vary": {"seed": [1]}}, "vary: seed has a value for all runs as well"),

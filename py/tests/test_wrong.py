@@ -26,7 +26,7 @@ from conftest import SMALL
         ({"capacity": "1X"}, "is not a size"),
         ({"zeros": 60, "duplicates": 60}, "zeros and duplicates are more than all blocks"),
         ({"load": "uniform", "theta": 1}, "theta is of zipf, not of uniform"),
-        ({"load": 5}, "a load is a name, a path or a vellum.Trace, not 5"),
+        ({"load": 5}, "a load is a name, a path, a vellum.Trace or a vellum.Jobs, not 5"),
         ({"format": "msr"}, "format"),
         ({"device": "emmc"}, "device: say it as drive="),
         ({"workload": "uniform"}, "workload: it is the first argument"),

@@ -24,6 +24,7 @@ from .admit import Admit, Admitted, Arrived
 from .drives import Drive, drive, drives
 from .fleet import Fleet, Group, fleet
 from .hot import Hot
+from .jobs import Jobs, fio
 from .load import Load, Tenants, loads, said
 from .options import Options
 from .outcome import Comparison, Outcome, comparison
@@ -45,6 +46,7 @@ __all__ = [
     "Fleet",
     "Group",
     "Hot",
+    "Jobs",
     "OptionError",
     "Options",
     "Outcome",
@@ -60,6 +62,7 @@ __all__ = [
     "compare",
     "drive",
     "drives",
+    "fio",
     "fleet",
     "loads",
     "policies",
@@ -87,7 +90,7 @@ def run(
 ) -> Outcome:
     """Runs a load on a drive under a policy.
 
-    `load` is one of `loads()`, the path of a trace, or a `Trace`; or a dict of several traces by name, which share the drive as tenants:
+    `load` is one of `loads()`, the path of a trace, a `Trace`, or the `Jobs` of fio; or a dict of several traces by name, which share the drive as tenants:
     what each saw is in `details["tenants"]`. `drive` is one of `drives()`, the path of a drive's
     file, or a `Drive`. `policies()` lists what `policy` may be; or it is a `Policy` of your own. `options` are those of `vellum lab run`, with `_` for `-`:
     `capacity="1G"`, `op=28`, `theta=0.9`, `fcfs=True`; `help(vellum.Options)` lists them. `progress=True` shows a bar, of
@@ -159,5 +162,5 @@ def _called(load: Load | Tenants, policies: list[_lab.Given]) -> str:
     if isinstance(load, Mapping):
         what = " and ".join(load)
     else:
-        what = os.path.basename(load.path if isinstance(load, Trace) else load)
+        what = load.name if isinstance(load, Jobs) else os.path.basename(load.path if isinstance(load, Trace) else load)
     return f"{what}, {policies[0][1] or policies[0][0]}" if len(policies) == 1 else what

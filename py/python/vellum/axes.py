@@ -11,6 +11,7 @@ import numpy as np
 from . import _lab
 from . import options as vellum_options
 from .drives import Drive
+from .jobs import Jobs
 from .load import OF_THE_TRACE, Load, Tenants, loads
 from .own import Policy, label
 from .task import Task, task
@@ -21,7 +22,7 @@ Options = dict[str, Any]
 
 def several(name: str, values: Any) -> list[Any]:
     """One or several values as a list that is not empty."""
-    if isinstance(values, (str, os.PathLike, Drive, Trace, Policy)):
+    if isinstance(values, (str, os.PathLike, Drive, Trace, Jobs, Policy)):
         return [values]
     if not isinstance(values, Iterable) or isinstance(values, (bytes, Mapping)):
         raise _lab.OptionError(f"{name}: they are a list, not {values!r}")
@@ -51,11 +52,13 @@ def named(what: Any) -> list[tuple[str, Any]]:
 def _name(load: Any) -> str:
     if isinstance(load, Trace):
         return load.path.name
+    if isinstance(load, Jobs):
+        return load.name
     if isinstance(load, os.PathLike) or (isinstance(load, str) and load not in loads()):
         return os.path.basename(load)
     if isinstance(load, str):
         return load
-    raise _lab.OptionError(f"a load is a name, a path or a vellum.Trace, not {load!r}; one with options has a name, in a dictionary")
+    raise _lab.OptionError(f"a load is a name, a path, a vellum.Trace or a vellum.Jobs, not {load!r}; one with options has a name, in a dictionary")
 
 
 class Tasks:

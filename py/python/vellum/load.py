@@ -10,13 +10,14 @@ from . import _lab
 from .drives import Drive
 from .drives import drive as read_drive
 from .drives import drives as known_drives
+from .jobs import Jobs
 from .options import Options
 from .progress import Progress
 from .trace import Trace, trace
 from .words import words
 
-Load = str | os.PathLike[str] | Trace
-"""The name of a load, the path of a trace, or a trace that was read."""
+Load = str | os.PathLike[str] | Trace | Jobs
+"""The name of a load, the path of a trace, a trace that was read, or the jobs of fio."""
 
 Tenants = Mapping[str, str | os.PathLike[str] | Trace]
 """Traces that share a drive, by what each is called: paths, or traces that were read."""
@@ -31,7 +32,7 @@ ELSEWHERE = {
     "device": "say it as drive=",
     "workload": "it is the first argument, the load",
     "tenant": "tenants are a load: a dict of traces by name, like {'mail': 'mail.csv', 'web': 'web.csv'}",
-    "fio": "a job file is a load of its own, which only the command takes: vellum lab run --fio",
+    "fio": "a job file is a load of its own: vellum.run(vellum.fio('jobs.fio'), ...)",
 }
 """Options of the command that are none here, and what to do instead. The load or the drive of the call would override them."""
 
@@ -69,6 +70,9 @@ def said(load: Load | Tenants, drive: DriveLike, options: Options, progress: Pro
         if not load or not all(isinstance(name, str) for name in load):
             raise _lab.OptionError("tenants are a dict of traces by name, and there is at least one")
         return Said(out, None, own, tuple((name, _tenant(of, options, progress)) for name, of in load.items()))
+    if isinstance(load, Jobs):
+        out.append(f"--fio={load.text}")
+        return Said(out, None, own)
     if isinstance(load, str) and load in loads():
         out.append(f"--workload={load}")
         return Said(out, None, own)
@@ -78,7 +82,7 @@ def said(load: Load | Tenants, drive: DriveLike, options: Options, progress: Pro
             raise _lab.TraceError(f"{os.fspath(load)!r} is neither a trace's file nor a load; loads are {names}")
         return Said(out, trace(load, progress=progress, **options), own)
     if not isinstance(load, Trace):
-        raise _lab.OptionError(f"a load is a name, a path or a vellum.Trace, not {load!r}")
+        raise _lab.OptionError(f"a load is a name, a path, a vellum.Trace or a vellum.Jobs, not {load!r}")
     return Said(out, _read(load, options), own)
 
 
