@@ -4,10 +4,12 @@
 //! fewest valid pages. The separation policy calls a page hot if it is rewritten soon after it was written. The admission policy
 //! admits only writes of several blocks to deduplication, like iDedup, so that data that were adjacent stay adjacent.
 
+use std::error::Error;
 use vellum_lab::admission::{Admit, Admitted, Arrived};
 use vellum_lab::base::{Choose, Closed, Separate};
 use vellum_lab::drives;
 use vellum_lab::flash::Options;
+use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
@@ -70,7 +72,22 @@ impl Admit for Long {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// Bytes of flash.
+const CAPACITY: u64 = 256 << 20;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for (load, policy, outcome) in runs(CAPACITY)? {
+        let amplification = outcome.write_amplification.unwrap_or(0.0);
+        let looked_for = outcome.counted("dedup_lookups");
+        println!("{load:<9}{policy:<42}{amplification:.3}{looked_for:>9}");
+    }
+    Ok(())
+}
+
+/// A load, a policy, and what came of it.
+type Run = (&'static str, String, Outcome);
+
+fn runs(capacity: u64) -> Result<Vec<Run>, Box<dyn Error>> {
     let rested = || Box::new(Rested) as Box<dyn Choose>;
     let recent = || Box::<Recent>::default() as Box<dyn Separate>;
     let long = || Box::new(Long) as Box<dyn Admit>;
@@ -87,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         admission: Some(&long),
         ..none
     };
-    for (load, policy, whose, own) in [
+    let all = [
         ("zipf", "base", "", none),
         ("zipf", "base:cost-benefit", "", none),
         ("zipf", "base", ", own victims", victims),
@@ -101,20 +118,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("varmail", "vellum", "", none),
         ("varmail", "vellum:dedup", "", none),
         ("varmail", "vellum:dedup", ", own admission", admission),
-    ] {
-        let outcome = scenario(load, own).run(&policy.parse::<Policy>()?)?;
-        let amplification = outcome.write_amplification.unwrap_or(0.0);
-        let looked_for = outcome.counted("dedup_lookups");
-        println!(
-            "{load:<9}{:<42}{amplification:.3}{looked_for:>9}",
-            format!("{policy}{whose}")
-        );
-    }
-    Ok(())
+    ];
+    let run = |(load, policy, whose, own): (&'static str, &str, &str, Own<'_>)| {
+        let outcome = scenario(load, own, capacity).run(&policy.parse::<Policy>()?)?;
+        Ok((load, format!("{policy}{whose}"), outcome))
+    };
+    all.map(run).into_iter().collect()
 }
 
 /// A load on a small drive, warmed up with the same load.
-fn scenario<'a>(load: &str, own: Own<'a>) -> Scenario<'a> {
+fn scenario<'a>(load: &str, own: Own<'a>, capacity: u64) -> Scenario<'a> {
     let load = workload::find(load).map(|load| Synthetic {
         duplicates: if load.name == "varmail" { 30 } else { 0 },
         ..Synthetic::new(*load)
@@ -122,7 +135,7 @@ fn scenario<'a>(load: &str, own: Own<'a>) -> Scenario<'a> {
     Scenario {
         device: Device {
             preset: drives::own("oftl"),
-            capacity: Some(256 << 20),
+            capacity: Some(capacity),
             over_provisioning: Some(200),
             erase_limit: None,
             flush_ns: 0,
@@ -141,5 +154,32 @@ fn scenario<'a>(load: &str, own: Own<'a>) -> Scenario<'a> {
         own,
         queues: &[],
         watch: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CAPACITY, Outcome, runs};
+
+    #[test]
+    fn own_policies_decide() {
+        // Half of the drive, which takes half of the time.
+        let runs = runs(CAPACITY / 2).unwrap();
+        let of = |wanted: &str| -> &Outcome {
+            let found = runs.iter().find(|(_, policy, _)| policy == wanted);
+            &found.unwrap().2
+        };
+        let amplification = |policy: &str| of(policy).write_amplification.unwrap();
+        assert_ne!(amplification("base, own victims"), amplification("base"));
+        // The load is skewed, so knowing what is hot saves moves.
+        let knows = amplification("base:hot-cold, own word on what is hot");
+        assert!(knows < amplification("base"));
+        let looked_for = |policy: &str| of(policy).counted("dedup_lookups");
+        let (own, all) = (
+            looked_for("vellum:dedup, own admission"),
+            looked_for("vellum:dedup"),
+        );
+        assert!(0 < own && own < all);
+        assert_eq!(looked_for("vellum"), 0);
     }
 }
