@@ -127,7 +127,7 @@ pub struct Stacked {
 }
 
 /// The results of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// The policy.
     pub policy: String,
