@@ -182,7 +182,14 @@ const press = (key) => {
   const event = new KeyboardEvent("keydown", { key, bubbles: true });
   document.activeElement.dispatchEvent(event);
 };
-const done = () => { document.documentElement.dataset.problems = problems.join("; ") || "none"; };
+const done = () => {
+  const isBeyond = (it) => it.getBoundingClientRect().right > innerWidth;
+  const beyond = [...document.querySelectorAll("body *")].filter(isBeyond);
+  const names = beyond.map((it) => `${it.tagName} ${it.className}`).join();
+  const fits = document.documentElement.scrollWidth <= innerWidth;
+  is(`nothing beyond the edge at ${innerWidth}: ${names}`, fits);
+  document.documentElement.dataset.problems = problems.join("; ") || "none";
+};
 </script>"##;
 
 /// What a reader does with a comparison, and the expected results.
@@ -199,6 +206,13 @@ is("zoom back", range().join() === before.join());
 const drawn = () => lines.querySelectorAll("path[data-name]").length, all = drawn();
 lines.querySelector(".legend button").click();
 is("hide", drawn() === all - 1);
+lines.querySelector(".legend button").click();
+// The axis counts nines, and what is nearly all is not told as all.
+const texts = (figure) => [...figure.querySelectorAll("svg text")].map((text) => text.textContent);
+is("tail", ["0%", "90%", "99%", "99.9%", "99.99%"].every((label) => texts(lines).includes(label)));
+is("nines", percent(0.9999) === "99.99%" && percent(0.5) === "50%" && percent(1) === "100%");
+const titles = [...document.querySelectorAll("#plots h2")].map((title) => title.textContent);
+is("over time", titles.some((title) => title.startsWith("Write amplification in the course")));
 is("table", document.querySelector("pre").textContent.includes("write amplification"));
 done();
 }</script>"##;
@@ -280,6 +294,21 @@ fn one_file(text: &str) {
     }
 }
 
+/// How wide the windows are in which a report is read: a desk's, a telephone's.
+const WIDTHS: [u32; 2] = [1100, 420];
+
+/// A page with another one in a frame of that width, for a browser's own window does not get as narrow as a telephone's.
+/// It says what the other one's reader found.
+fn framed(page: &str, width: u32) -> String {
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    let found = "document.documentElement.dataset.problems = \
+                 this.contentDocument.documentElement.dataset.problems";
+    format!(
+        "<!doctype html><html><iframe width={width} height=900 style=border:0 onload=\"{found}\" \
+         srcdoc=\"{page}\"></iframe></html>"
+    )
+}
+
 /// Shows a report to a browser, and runs `reader` in it, which must find nothing wrong.
 fn shows(text: &str, reader: &str) {
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
@@ -296,21 +325,20 @@ fn shows(text: &str, reader: &str) {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
-    std::fs::write(
-        &path,
-        text.replace("</html>", &format!("{HELP}{reader}</html>")),
-    )
-    .unwrap();
-    let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
-        .arg(format!(
-            "--user-data-dir={}",
-            folder.path().join("profile").display()
-        ))
-        .arg(format!("file://{}", path.display()))
-        .output()
-        .unwrap();
-    let shown = String::from_utf8_lossy(&output.stdout);
-    let head: String = shown.chars().take(400).collect();
-    assert!(shown.contains("data-problems=\"none\""), "{head}");
+    let page = text.replace("</html>", &format!("{HELP}{reader}</html>"));
+    for width in WIDTHS {
+        std::fs::write(&path, framed(&page, width)).unwrap();
+        let output = Command::new(browser)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .arg(format!(
+                "--user-data-dir={}",
+                folder.path().join("profile").display()
+            ))
+            .arg(format!("file://{}", path.display()))
+            .output()
+            .unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let head: String = shown.chars().take(400).collect();
+        assert!(shown.contains("data-problems=\"none\""), "{width}: {head}");
+    }
 }

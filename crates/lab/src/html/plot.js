@@ -5,6 +5,10 @@ const ZOOM = "Drag over the plot to zoom, double-click to see all of it, click a
 // Values that the arrow keys stop at on their way over a plot, at most.
 const STOPS = 60;
 const COLOURS = ["#1b6ca8", "#c8553d", "#2a9d5c", "#8f63c0", "#c79a00", "#7a7a7a", "#12a5a5", "#d0408b", "#e6760d", "#7d9f2b", "#5a7bd8", "#a0522d", "#2f4b7c", "#ff6f91", "#00b894", "#6d4c41"];
+// What tells the second and the third sixteen lines apart from the first.
+const DASHES = [["none", "solid"], ["7 3", "dashed"], ["2 3", "dotted"]];
+// The most nines that a tail axis has room for: 99.999%.
+const NINES = 5;
 const LEFT = 62, RIGHT = 16, TOP = 14, BOTTOM = 46;
 // A letter of a label, in pixels, as wide as they are in any font.
 const LETTER = 7;
@@ -23,6 +27,15 @@ function short(value) {
   if (size >= 1e6 || (size > 0 && size < 0.01)) return value.toExponential(1).replace("e+", "e");
   if (size >= 100 || Number.isInteger(value)) return String(Math.round(value));
   return value.toFixed(size >= 10 ? 1 : 2);
+}
+
+// How many nines a share has: 1 for 90%, 2 for 99%. On this scale the few slowest requests have as much room as the others.
+function nines(share) { return Math.min(NINES, Math.max(0, -Math.log10(Math.max(1 - share, 1e-12)))); }
+
+// A share in percent, with as many digits as tell it from 100%.
+function percent(share) {
+  const digits = share < 1 ? Math.max(0, Math.ceil(-Math.log10(1 - share) - 1e-6) - 2) : 0;
+  return `${(share * 100).toFixed(digits)}%`;
 }
 
 function steps(low, high, count) {
@@ -64,10 +77,13 @@ function frame(section, caption) {
   return { figure, legend, holder, tip };
 }
 
+function colour(i) { return COLOURS[i % COLOURS.length]; }
+function dash(i) { return DASHES[Math.floor(i / COLOURS.length) % DASHES.length]; }
+
 function legendOf(parts, names, hidden, redraw) {
   names.forEach((name, i) => {
     const button = element("button", { type: "button", "aria-pressed": "true" }, parts.legend);
-    element("i", { style: `background:${COLOURS[i % COLOURS.length]}` }, button);
+    element("i", { style: `border-top:5px ${dash(i)[1]} ${colour(i)}` }, button);
     button.append(name);
     button.addEventListener("click", () => {
       const off = hidden.has(name);
@@ -82,8 +98,10 @@ function show(parts, event, lines) {
   const box = parts.figure.getBoundingClientRect();
   parts.tip.textContent = lines.join("\n");
   parts.tip.hidden = lines.length === 0;
+  parts.tip.style.left = 0;
   const x = event.clientX - box.left;
-  parts.tip.style.left = `${x > box.width * 0.6 ? x - parts.tip.offsetWidth - 14 : x + 14}px`;
+  const wide = parts.tip.offsetWidth, left = x > box.width * 0.6 ? x - wide - 14 : x + 14;
+  parts.tip.style.left = `${Math.max(0, Math.min(left, box.width - wide))}px`;
   parts.tip.style.top = `${event.clientY - box.top + 10}px`;
 }
 
@@ -94,15 +112,19 @@ function chapter(title, hint) {
   return section;
 }
 
-// lines: [{ name, points: [[x, y]] }], by x; options: { x, y, log, step, caption }. With step a value holds until the next.
+// lines: [{ name, points: [[x, y]] }], by x; options: { x, y, log, step, tail, caption }. With step a value holds until the
+// next; with tail the values are shares, and the axis counts their nines.
 function linePlot(section, lines, options) {
   const HEIGHT = 420, hidden = new Set(), parts = frame(section, options.caption);
   const scale = (x) => (options.log ? Math.log10(Math.max(x, 1e-9)) : x);
   const back = (x) => (options.log ? 10 ** x : x);
+  const rise = options.tail ? nines : (y) => y;
+  const label = options.tail ? (height) => percent(1 - 10 ** -height) : short;
+  const said = options.tail ? percent : short;
   let zoom = null, cursor = null;
   const whole = () => {
     const xs = [], ys = [0];
-    for (const line of lines) if (!hidden.has(line.name)) for (const [x, y] of line.points) { xs.push(scale(x)); ys.push(y); }
+    for (const line of lines) if (!hidden.has(line.name)) for (const [x, y] of line.points) { xs.push(scale(x)); ys.push(rise(y)); }
     let [x0, x1] = [xs.reduce((a, b) => Math.min(a, b), Infinity), xs.reduce((a, b) => Math.max(a, b), -Infinity)];
     if (!(x0 < x1)) [x0, x1] = Number.isFinite(x0) ? [x0 - 0.5, x0 + 0.5] : [0, 1];
     const y1 = ys.reduce((a, b) => Math.max(a, b), 0) * 1.02 || 1;
@@ -123,7 +145,7 @@ function linePlot(section, lines, options) {
   };
   const tell = (place, x) => show(parts, place, [`${options.x}: ${short(back(x))}`, ...seen().map((line) => {
     const value = valueAt(line.points, x);
-    return `${line.name}: ${value === null ? "-" : short(value)}`;
+    return `${line.name}: ${value === null ? "-" : said(value)}`;
   })]);
   function draw() {
     const WIDTH = widthOf(parts.holder), r = range(), w = WIDTH - LEFT - RIGHT, h = HEIGHT - TOP - BOTTOM;
@@ -136,7 +158,7 @@ function linePlot(section, lines, options) {
     }
     for (const y of steps(r.y0, r.y1, 6)) {
       element("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: py(y), y2: py(y) }, svg);
-      element("text", { x: LEFT - 6, y: py(y) + 4, "text-anchor": "end" }, svg, short(y));
+      element("text", { x: LEFT - 6, y: py(y) + 4, "text-anchor": "end" }, svg, label(y));
     }
     element("text", { x: LEFT + w / 2, y: HEIGHT - 8, "text-anchor": "middle" }, svg, options.x);
     element("text", { x: 14, y: TOP + h / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${TOP + h / 2})` }, svg, options.y);
@@ -145,12 +167,12 @@ function linePlot(section, lines, options) {
       if (hidden.has(line.name)) return;
       let path = "";
       for (const [x, y] of line.points) {
-        const [ax, ay] = [px(scale(x)).toFixed(1), py(y).toFixed(1)];
+        const [ax, ay] = [px(scale(x)).toFixed(1), py(rise(y)).toFixed(1)];
         path += path === "" ? `M${ax} ${ay}` : options.step ? `H${ax}V${ay}` : `L${ax} ${ay}`;
       }
-      element("path", { d: path || "M0 0", fill: "none", stroke: COLOURS[i % COLOURS.length], "stroke-width": 1.8, "data-name": line.name }, inside);
+      element("path", { d: path || "M0 0", fill: "none", stroke: colour(i), "stroke-width": 1.8, "stroke-dasharray": dash(i)[0], "data-name": line.name }, inside);
       if (options.step || line.points.length >= STOPS) return;
-      for (const [x, y] of line.points) element("circle", { cx: px(scale(x)), cy: py(y), r: 3, fill: COLOURS[i % COLOURS.length] }, inside);
+      for (const [x, y] of line.points) element("circle", { cx: px(scale(x)), cy: py(rise(y)), r: 3, fill: colour(i) }, inside);
     });
     const band = element("rect", { class: "band", y: TOP, height: h, width: 0 }, svg);
     const at = (event) => {
@@ -244,8 +266,8 @@ function barPlot(section, rows, options) {
       for (const part of row.parts) {
         if (hidden.has(part.name) || part.value <= 0) continue;
         const long = (part.value / most) * w;
-        const colour = COLOURS[names.indexOf(part.name) % COLOURS.length];
-        const piece = element("rect", { x, y, width: Math.max(long, 0.5), height: bar, fill: colour }, svg);
+        const fill = colour(names.indexOf(part.name));
+        const piece = element("rect", { x, y, width: Math.max(long, 0.5), height: bar, fill }, svg);
         piece.addEventListener("pointermove", (event) => show(parts, event, [row.name, `${part.name}: ${short(part.value)}`, `all: ${short(sums[i])}`]));
         piece.addEventListener("pointerleave", () => { parts.tip.hidden = true; });
         x += long;

@@ -126,7 +126,7 @@ pub fn html(
         .into_iter()
         .filter_map(|(name, title, scale)| plot(axes, rows, name, title, scale))
         .collect();
-    let mut body = String::from("<h2>All runs</h2>\n<table>\n");
+    let mut body = String::from("<h2>All runs</h2>\n<div class=\"scroll\">\n<table>\n");
     for (at, line) in cells(axes, rows).iter().enumerate() {
         let tag = if at == 0 { "th" } else { "td" };
         body.push_str("<tr>");
@@ -135,7 +135,7 @@ pub fn html(
         }
         body.push_str("</tr>\n");
     }
-    body.push_str("</table>\n");
+    body.push_str("</table>\n</div>\n");
     drawn(preface, &plots, SCRIPT, &body)
 }
 
