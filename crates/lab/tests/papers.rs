@@ -54,6 +54,9 @@ fn varies_one_thing(evaluation: &Evaluation) {
             for column in &experiment.columns {
                 let claim = claim(&column.claim).expect("an experiment is about a claim");
                 assert!(experiment.repeats(claim), "{about}: {}", claim.what);
+                let (_, ours) = claim.stated.ours();
+                let tried = faster(&format!("{ours:.0}{}", column.unit));
+                assert_eq!(tried, faster(&claim.ours), "{}, {about}", claim.what);
             }
         }
         let explained = |claim: &&Claim| claim.verdict == Verdict::Explained;
@@ -80,6 +83,15 @@ fn numbers(text: &str) -> Vec<(f64, f64)> {
             Some((word.parse().ok()?, place))
         })
         .collect()
+}
+
+/// By how many percent faster a text says that something is: "26% slower" is -26. None if it is about no speed.
+fn faster(text: &str) -> Option<f64> {
+    let (figure, way) = text.rsplit_once("% ")?;
+    let sign = [("faster", 1.0), ("slower", -1.0)]
+        .into_iter()
+        .find_map(|(word, sign)| (word == way).then_some(sign))?;
+    Some(sign * figure.parse::<f64>().unwrap())
 }
 
 /// Checks that the figures behind the verdict are those that a reader sees, to the last digit printed.

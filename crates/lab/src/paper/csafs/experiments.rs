@@ -1,7 +1,7 @@
 //! What the paper does not state, varied: how much metadata its workloads write, and how long they work between two
 //! writes.
 
-use super::runs::{AS_DELTAS, DEDUPFS, PLAIN, Runs, SYSTEMS, Setting, WORKS};
+use super::runs::{AS_DELTAS, DEDUPFS, PLAIN, Runs, SYSTEMS, Setting, Speed, WORKS};
 use crate::paper::claim::Range;
 use crate::paper::experiment::{Assumption, Experiment};
 use crate::paper::failure::PaperError;
@@ -101,8 +101,8 @@ pub fn speed(runs: &Runs, work: usize, threads: usize) -> Result<Experiment, Pap
         because,
     };
     let systems = [PLAIN, AS_DELTAS].map(|system| SYSTEMS[system]);
-    let columns = [(WORKS[work].speed_claim(), "% faster")];
-    let (_, stated) = WORKS[work].speed;
+    let Speed { unit, stated, .. } = WORKS[work].speed;
+    let columns = [(WORKS[work].speed_claim(), unit)];
     Experiment::vary(&assumption, &columns, |value| {
         let write_ns = (value * 1000.0) as u64;
         let setting = Setting {
