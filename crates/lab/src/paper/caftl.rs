@@ -249,7 +249,7 @@ const STORE: Assumption = Assumption {
     varies: "memory of the store, for so much of the contents",
     unit: "%",
     usual: MEMORY as f64,
-    others: &[20.0, 40.0],
+    others: &[20.0, 40.0, 100.0],
     plausible: (1.0, 100.0),
     because: "the paper does not say how many contents its store holds: where it counts comparisons its 256 \
               segments hold \"the fingerprints for each workload\", and it advises to keep all in memory if \

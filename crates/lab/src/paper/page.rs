@@ -85,7 +85,12 @@ fn reason(frame: &Frame, claim: &Claim) -> String {
     let is_open = claim.verdict != Verdict::Yes && claim.found.is_none();
     let tried = frame.experiments.iter().filter(|own| own.is_about(claim));
     let tried = tried.filter(|_| is_open);
-    let without = tried.map(|own| format!("; no value of *{}*, below, gives it", own.varies));
+    let without = tried.map(|own| {
+        format!(
+            "; no value that was tried of *{}*, below, gives it",
+            own.varies
+        )
+    });
     claim.reason() + &without.collect::<String>()
 }
 

@@ -12,7 +12,7 @@ const METADATA: [(&[f64], Range, &str); 3] = [
     (&[8.0, 16.0], (1.0, 32.0), DATABASE),
     (&[8.0, 16.0], (1.0, 32.0), DATABASE),
     (
-        &[16.0, 24.0, 40.0],
+        &[8.0, 12.0, 16.0, 24.0, 40.0],
         (1.0, 64.0),
         "a build makes thousands of files and touches those that it reads, 16 inodes share a block, and \
          64 writes are several files; the paper's table II has 111 thousand contents with metadata and 59 \
