@@ -10,13 +10,30 @@ pub enum MadeUp {
     Same,
     /// Most are dated before their predecessor.
     Falling,
+    /// Each is dated one unit of time after its predecessor: their numbers, and no times.
+    Numbers,
 }
 
+/// Units of time in nanoseconds: of traces, and of Windows.
+const UNITS: [u64; 5] = [1, 100, 1000, 1_000_000, SECOND];
+/// So many requests do not come one unit after each other by chance.
+const NUMBERS_MIN: u64 = 32;
+
 impl Summary {
+    /// All its requests.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.reads + self.writes + self.discards + self.flushes
+    }
+
     /// Why its times cannot have been measured, if so; nothing can be concluded from such times.
     #[must_use]
     pub fn made_up_times(&self) -> Option<MadeUp> {
-        let requests = self.reads + self.writes + self.discards + self.flushes;
+        let requests = self.requests();
+        let is_even = requests >= NUMBERS_MIN && self.other_gaps == 0;
+        if is_even && UNITS.contains(&self.first_gap) {
+            return Some(MadeUp::Numbers);
+        }
         if requests > 1 && self.seen.backwards > requests / 2 {
             return Some(MadeUp::Falling);
         }
@@ -26,7 +43,7 @@ impl Summary {
     /// True if its times are whole seconds, in which several requests come: how they are spread over a second is not known.
     #[must_use]
     pub fn is_of_bursts(&self) -> bool {
-        let requests = self.reads + self.writes + self.discards + self.flushes;
+        let requests = self.requests();
         let seconds = self.last_at.saturating_sub(self.first_at) / SECOND + 1;
         self.off_seconds == 0 && requests > seconds && self.made_up_times().is_none()
     }
@@ -100,6 +117,21 @@ mod tests {
         // A clock that was set back once is still a clock.
         assert_eq!(of(7, 90, 1), None);
         assert_eq!(of(0, 1, 0), None);
+        let even = |writes, first_gap, other_gaps| {
+            let summary = Summary {
+                writes,
+                last_at: first_gap * (writes - 1),
+                first_gap,
+                other_gaps,
+                ..Summary::default()
+            };
+            summary.made_up_times()
+        };
+        // 0, 1, 2, ... in microseconds. Few may be so by chance, and 10 ms are somebody's pace.
+        assert_eq!(even(32, 1000, 0), Some(MadeUp::Numbers));
+        assert_eq!(even(31, 1000, 0), None);
+        assert_eq!(even(32, 1000, 1), None);
+        assert_eq!(even(32, 10_000_000, 0), None);
         let one = Summary {
             writes: 1,
             ..Summary::default()

@@ -66,6 +66,10 @@ pub struct Summary {
     pub first_at: u64,
     /// When the last request arrived.
     pub last_at: u64,
+    /// How long after the first request the second one arrived.
+    pub first_gap: u64,
+    /// Later requests that did not arrive as long after the one before them.
+    pub other_gaps: u64,
     /// Requests that did not arrive at a whole second.
     pub off_seconds: u64,
     /// Journals that the trace names. The first one is used, unless the caller names another.
@@ -341,8 +345,11 @@ fn reader(
 
 fn count(summary: &mut Summary, traced: &Traced) {
     let block = BLOCK_BYTES as u64;
-    if summary.reads + summary.writes + summary.discards + summary.flushes == 0 {
-        summary.first_at = traced.at.0;
+    let gap = traced.at.0.saturating_sub(summary.last_at);
+    match summary.requests() {
+        0 => summary.first_at = traced.at.0,
+        1 => summary.first_gap = gap,
+        _ => summary.other_gaps += u64::from(gap != summary.first_gap),
     }
     summary.last_at = traced.at.0;
     summary.off_seconds += u64::from(!traced.at.0.is_multiple_of(SECOND));

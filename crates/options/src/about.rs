@@ -82,6 +82,9 @@ impl Setup {
     fn made_up(&self, name: &str, trace: &TraceFile) -> Option<String> {
         let times = match trace.summary().made_up_times()? {
             MadeUp::Same => "all its requests have one time",
+            MadeUp::Numbers => {
+                "each of its requests is dated one unit of time after the one before it"
+            }
             MadeUp::Falling => "most of its requests are dated before the one before them",
         };
         let asked = match self.depth {
