@@ -40,11 +40,11 @@ fn over_provisioning(outcome: &Outcome) -> String {
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut out =
         verdict::sentence(outcomes).map_or_else(String::new, |said| format!("{said}\n\n"));
-    let width = |o: &Outcome| o.policy.len().max(CELL_MIN) + 2;
+    let width = |o: &Outcome| o.policy.len().max(CELL_MIN) + 1;
     let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
         let mut line = format!("{name:<NAME$}");
         for outcome in outcomes {
-            let _ = write!(line, "{:>1$}", cell(outcome), width(outcome));
+            let _ = write!(line, " {:>1$}", cell(outcome), width(outcome));
         }
         out.push_str(line.trim_end());
         out.push('\n');

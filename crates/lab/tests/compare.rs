@@ -95,6 +95,16 @@ fn a_comparison_opens_with_one_sentence() {
 }
 
 #[test]
+fn cells_that_are_wider_than_their_column_stay_apart() {
+    let mut outcomes = run(2);
+    for life in outcomes.iter_mut().filter_map(|o| o.life.as_mut()) {
+        (life.years_low, life.years, life.years_high) = (Some(11.9), Some(12.3), Some(12.8));
+    }
+    let table = report::table(&outcomes);
+    assert!(table.contains("12.8) 12.3 ("), "{table}");
+}
+
+#[test]
 fn one_thread_and_many_give_the_same_bytes() {
     let text = |threads| serde_json::to_string(&run(threads)).unwrap();
     assert_eq!(text(1), text(4));
