@@ -1,12 +1,55 @@
 //! Looks at a volume at rest, for tools and tests: nothing is changed.
 
 use crate::digest::crc32c;
+use crate::limits::{CHECK_LEAVES, COLLECTOR_FRAMES_MIN, READ_FRAMES_MIN, WRITE_FRAMES_MIN};
+use crate::options::OpenOptions;
+use crate::snapshots::Wrong;
 use crate::source::MediumSource;
-use vellum_core::check::{Options, Report, check};
+use crate::volume::Volume;
+use std::sync::Arc;
+use vellum_core::check::{Options, Problem, Report, check};
 use vellum_core::recovery::{Recovered, RecoveryError, recover};
 use vellum_medium::Medium;
 
-/// Checks every invariant of the volume on `medium`; it must not be written meanwhile.
+/// Checks every invariant of the volume on `medium`, and what its snapshots are and keep; it must not be written meanwhile.
+#[must_use]
+pub fn check_volume(medium: &Arc<dyn Medium>, options: Options) -> Report {
+    let mut report = check_medium(&**medium, options);
+    if report.has_snapshots {
+        check_snapshots(medium, &mut report);
+    }
+    report
+}
+
+/// Blocks of the list and of rows are stored as any others, perhaps in parts of pages. So they are read through a volume, of which
+/// little is in memory but the rows.
+fn check_snapshots(medium: &Arc<dyn Medium>, report: &mut Report) {
+    let options = OpenOptions {
+        read_only: true,
+        write_frames: WRITE_FRAMES_MIN,
+        read_frames: READ_FRAMES_MIN,
+        collector_frames: COLLECTOR_FRAMES_MIN,
+        map_leaves: Some(CHECK_LEAVES),
+        ..OpenOptions::default()
+    };
+    match Volume::open(Arc::clone(medium), &options) {
+        // It is told already what is damaged, and without that all may be wrong.
+        Ok(volume) if volume.damage().is_some() => {}
+        Ok(volume) => volume.check_snapshots(&mut |wrong| {
+            let told = wrong.to_string();
+            report.add(match wrong {
+                Wrong::LeftRows { .. } => Problem::LeftRows(told),
+                _ => Problem::Snapshots(told),
+            });
+        }),
+        Err(error) => {
+            let told = format!("the list of snapshots cannot be read: {error}");
+            report.add(Problem::Snapshots(told));
+        }
+    }
+}
+
+/// Checks every invariant of the volume on `medium`, but not its snapshots; it must not be written meanwhile.
 #[must_use]
 pub fn check_medium(medium: &dyn Medium, options: Options) -> Report {
     check(

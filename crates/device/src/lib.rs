@@ -71,7 +71,7 @@ pub use properties::{ChangeError, change_at_rest};
 pub use scrub::report::{Finding, ScrubReport, Severity};
 pub use shorten::{ShortenError, Shortened, shorten_at_rest};
 pub use shrink::{ShrinkError, shrink_at_rest};
-pub use snapshots::{ArrivalError, Cloned, Seen, SnapshotError, SnapshotInfo};
+pub use snapshots::{ArrivalError, Cloned, Seen, SnapshotError, SnapshotInfo, Wrong};
 pub use source::MediumSource;
 pub use start::may_take;
 pub use sweep::Haste;

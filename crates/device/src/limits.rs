@@ -25,6 +25,9 @@ pub const COLLECTOR_FRAMES_MIN: u32 = 2 * GATHER_BLOCKS;
 /// The most frames of each kind (4 GiB).
 pub const FRAMES_MAX: u32 = frames(4096);
 
+/// Leaves of a log's map that are in memory while a check reads what snapshots keep (16 MiB).
+pub const CHECK_LEAVES: usize = frames(16) as usize;
+
 /// The most blocks that start-up reads ahead (1 MiB), once it is seen to read in sequence.
 pub const READ_AHEAD_BLOCKS_MAX: usize = 256;
 /// Blocks that it reads ahead at first.

@@ -9,13 +9,15 @@ use crate::unfinished;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::check::{Options, Problem, Report, Severity};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::RecoveryError;
 use vellum_device::info::hex_uuid;
-use vellum_device::inspect::check_medium;
+use vellum_device::inspect::check_volume;
+use vellum_medium::Medium;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -35,8 +37,8 @@ pub struct Args {
 /// Checks the volume.
 pub fn run(args: &Args) -> Result<()> {
     let shown = args.volume.display();
-    let medium = opened::open(&args.volume, true, &args.key)?;
-    let report = check_medium(
+    let medium: Arc<dyn Medium> = Arc::new(opened::open(&args.volume, true, &args.key)?);
+    let report = check_volume(
         &medium,
         Options {
             data: !args.quick,

@@ -8,6 +8,9 @@
 //! 5. No page has two owners, except a shared one; that has one number, and its count is right.
 //! 6. A segment that a head has left has a whole summary, and its chunk headers say the same (with `data`).
 //! 7. Every live block has the checksum that was written down for it (with `data`).
+//!
+//! What snapshots are and keep is stored in blocks like any other, perhaps in parts of pages, which this crate cannot read. So only the
+//! report says whether there are any: the caller reads them.
 
 mod chunks;
 mod copies;
@@ -69,6 +72,9 @@ fn check_recovered(
     if let Some(unread) = recovered.unread {
         report.add(Problem::Unread(unread));
     }
+    let [list, ..] = superblock.history().parts();
+    let map = recovered.state.map();
+    report.has_snapshots = map.stored_in(list.start, list.end).is_some();
     check_mirrors(source, superblock, crc, report);
     copies::check(source, recovered, crc, report);
     names::check(source, recovered, crc, report);

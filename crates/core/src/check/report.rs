@@ -4,7 +4,7 @@ use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
 use crate::format::summary::Owner;
 use crate::format::{FormatError, superblock::Superblock};
 use crate::recovery::{RecoveryError, Replayed, Unreadable};
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,7 +18,7 @@ pub enum Severity {
 }
 
 /// Something that is not as it should be, with its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum Problem {
     /// Recovery refuses the volume; nothing else was checked.
@@ -157,6 +157,12 @@ pub enum Problem {
     /// A block that cannot be read.
     #[error("LBA {lba}: {error}")]
     DataUnreadable { lba: Lba, error: Unreadable },
+    /// The list of snapshots, or the rows of what they keep.
+    #[error("{0}")]
+    Snapshots(String),
+    /// Rows of no snapshot, as a crash may leave them: the next opening ignores them, and clears them.
+    #[error("{0}")]
+    LeftRows(String),
 }
 
 impl Problem {
@@ -168,7 +174,8 @@ impl Problem {
             | Self::MirrorDiffers { .. }
             | Self::OtherRoot { .. }
             | Self::TwinBehind { .. }
-            | Self::CountsTooHigh { .. } => Severity::Note,
+            | Self::CountsTooHigh { .. }
+            | Self::LeftRows(_) => Severity::Note,
             Self::Mirror { .. }
             | Self::MirrorUnreadable(_)
             | Self::RootUnreadable(_)
@@ -214,6 +221,8 @@ pub struct Report {
     pub summaries: u64,
     /// Live blocks whose data was read and compared with its checksum.
     pub verified_blocks: u64,
+    /// Whether something is stored in the list of snapshots.
+    pub has_snapshots: bool,
     /// What is wrong, in the order in which it was found.
     pub findings: Vec<Problem>,
     /// Findings that were left out of the list, of any severity.
@@ -230,7 +239,8 @@ impl Report {
         }
     }
 
-    pub(crate) fn add(&mut self, problem: Problem) {
+    /// Notes a finding.
+    pub fn add(&mut self, problem: Problem) {
         self.worst = self.worst.max(Some(problem.severity()));
         if self.findings.len() < self.findings_max {
             self.findings.push(problem);

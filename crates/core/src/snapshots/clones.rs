@@ -7,9 +7,8 @@
 //! 3. A snapshot stays for as long as it has clones.
 
 use super::change::{Change, Part};
-use super::{NoRoom, Snapshots};
+use super::{BadEntry, NoRoom, Snapshots};
 use crate::addr::Lba;
-use crate::format::FormatError;
 use crate::format::history::{BLOCK_ROWS, Number, Row, Snapshot};
 
 impl Snapshots {
@@ -23,18 +22,15 @@ impl Snapshots {
     ///
     /// # Errors
     /// When one has none.
-    pub fn check_clones(&self) -> Result<(), FormatError> {
-        let lost = |of: &Number| {
-            let of = self.list.by_number(*of);
+    pub fn check_clones(&self) -> Result<(), BadEntry> {
+        let lost = |of: Number| {
+            let of = self.list.by_number(of);
             of.is_none_or(|of| of.stage.is_clone() || of.stage.leaves() || of.stage.arrives())
         };
-        match self.iter().filter_map(Snapshot::clone_of).find(lost) {
+        let lost = self.iter().find(|one| one.clone_of().is_some_and(lost));
+        match lost.and_then(|one| Some((one.identity.name, one.clone_of()?))) {
             None => Ok(()),
-            Some(of) => Err(FormatError::Value {
-                what: "list of snapshots",
-                field: "snapshot of a clone",
-                value: of.0.into(),
-            }),
+            Some((name, of)) => Err(BadEntry::Alone { name, of }),
         }
     }
 

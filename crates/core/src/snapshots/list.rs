@@ -33,6 +33,47 @@ impl ListError {
     }
 }
 
+/// What is wrong with an entry of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadEntry {
+    /// It is no snapshot.
+    #[error("entry {place}: {why}")]
+    Entry {
+        /// Its place in the list.
+        place: u64,
+        /// Why it is none.
+        why: FormatError,
+    },
+    /// Another snapshot has its name or its number.
+    #[error("entry {place}: another snapshot has the name {name} or the number {} too", number.0)]
+    Twice {
+        /// Its place in the list.
+        place: u64,
+        /// Its name.
+        name: Name,
+        /// Its number.
+        number: Number,
+    },
+    /// No snapshot can have such a number.
+    #[error("entry {place}: snapshot {name} has the number {}, which is too high", number.0)]
+    Number {
+        /// Its place in the list.
+        place: u64,
+        /// Its name.
+        name: Name,
+        /// Its number.
+        number: Number,
+    },
+    /// A clone without its snapshot.
+    #[error("clone {name} has no snapshot: number {} is none that a clone can have", of.0)]
+    Alone {
+        /// The name of the clone.
+        name: Name,
+        /// The number of the snapshot that it says it is a clone of.
+        of: Number,
+    },
+}
+
 /// Snapshots, each with its place, the oldest first.
 #[derive(Debug)]
 pub(super) struct List {
@@ -63,25 +104,41 @@ impl List {
         at.ok().map(|at| &self.all[at].0)
     }
 
-    pub fn load(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) -> Result<(), FormatError> {
-        let first = block as usize * BLOCK_ENTRIES;
+    /// Loads all entries of a block that are right.
+    pub fn load(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) -> Result<(), BadEntry> {
         let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
-        for (index, entry) in entries.iter().enumerate() {
-            let Some(snapshot) = Snapshot::decode(entry)? else {
-                continue;
-            };
-            let is_new = |(one, _): &(Snapshot, usize)| {
-                one.number != snapshot.number && one.identity.name != snapshot.identity.name
-            };
-            if snapshot.number > self.last || !self.all.iter().all(is_new) {
-                return Err(FormatError::Value {
-                    what: "list of snapshots",
-                    field: "number",
-                    value: snapshot.number.0.into(),
-                });
-            }
-            self.insert(snapshot, first + index);
+        let places = block as usize * BLOCK_ENTRIES..;
+        let mut wrong = Ok(());
+        for (entry, at) in entries.iter().zip(places) {
+            wrong = wrong.and(self.load_entry(entry, at));
         }
+        wrong
+    }
+
+    fn load_entry(&mut self, entry: &[u8; ENTRY_BYTES], at: usize) -> Result<(), BadEntry> {
+        let place = at as u64;
+        let Some(snapshot) =
+            Snapshot::decode(entry).map_err(|why| BadEntry::Entry { place, why })?
+        else {
+            return Ok(());
+        };
+        let (number, name) = (snapshot.number, snapshot.identity.name);
+        if number > self.last {
+            return Err(BadEntry::Number {
+                place,
+                name,
+                number,
+            });
+        }
+        let is_it = |one: &Snapshot| one.number == number || one.identity.name == name;
+        if self.iter().any(is_it) {
+            return Err(BadEntry::Twice {
+                place,
+                name,
+                number,
+            });
+        }
+        self.insert(snapshot, at);
         Ok(())
     }
 

@@ -23,11 +23,10 @@ mod sorted;
 
 pub use change::{Change, Part};
 pub use keep::{BadKeep, Keep, Schedule, Span, USUAL_KEEP, scheduled_name};
-pub use list::ListError;
-pub use rows::Slot;
+pub use list::{BadEntry, ListError};
+pub use rows::{Ignored, Slot};
 
 use crate::addr::{BLOCK_BYTES, Lba};
-use crate::format::FormatError;
 use crate::format::history::{
     BLOCK_ROWS, History, Identity, LIST_BLOCKS, Number, Row, Snapshot, Stage,
 };
@@ -102,16 +101,16 @@ impl Snapshots {
         self.history
     }
 
-    /// Loads a block of the list.
+    /// Loads a block of the list: all entries that are right.
     ///
     /// # Errors
-    /// When it holds something that is not a snapshot, or one that is loaded already.
-    pub fn load_list(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) -> Result<(), FormatError> {
+    /// When it holds something that is not a snapshot, or one that is loaded already. Tells of the first.
+    pub fn load_list(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) -> Result<(), BadEntry> {
         self.list.load(block, bytes)
     }
 
-    /// Loads a block of rows, once the list is loaded.
-    pub fn load_rows(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) {
+    /// Loads a block of rows, once the list is loaded. Returns what does not count.
+    pub fn load_rows(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) -> Ignored {
         let list = &self.list;
         self.rows.load(block, bytes, |row| {
             // A snapshot that is still arriving has no rows. If there are any, they were being written when the power failed, and do not
@@ -121,7 +120,13 @@ impl Snapshots {
                 stage if stage.is_clone() => Some(Owner::Clone),
                 _ => Some(Owner::Snapshot),
             }
-        });
+        })
+    }
+
+    /// The snapshot or clone of this number.
+    #[must_use]
+    pub fn by_number(&self, number: Number) -> Option<&Snapshot> {
+        self.list.by_number(number)
     }
 
     /// All snapshots, the oldest first.

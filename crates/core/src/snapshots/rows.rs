@@ -19,6 +19,17 @@ struct Block {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot(pub(super) u32);
 
+/// Rows of a block that do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ignored {
+    /// Rows of no snapshot or clone in the list. A crash may leave them.
+    pub of_nobody: u64,
+    /// Rows for a block that clients do not see, or that another row is for.
+    pub wrong: u64,
+    /// The first of these.
+    pub first: Option<Row>,
+}
+
 /// The kind of a row's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -274,7 +285,7 @@ impl Rows {
         number: u64,
         bytes: &[u8; BLOCK_BYTES],
         owner: impl Fn(Row) -> Option<Owner>,
-    ) {
+    ) -> Ignored {
         let room = self.slots_of(number as u32);
         self.make(number as u32);
         // A row has to be in its block before it is inserted, because the order reads its key there.
@@ -282,21 +293,26 @@ impl Rows {
             raw: Box::new([0; BLOCK_ROWS]),
             used: 0,
         });
-        let mut used = 0;
+        let (mut used, mut ignored) = (0, Ignored::default());
         let (rows, _) = bytes.as_chunks::<8>();
         for (index, bytes) in rows.iter().enumerate().take(room) {
             let Some(row) = self.form.row(u64::from_le_bytes(*bytes)) else {
                 continue;
             };
             let slot = (number as usize * BLOCK_ROWS + index) as u32;
-            let owner = owner(row).filter(|_| row.lba.0 < self.logical);
-            let is_new = match owner {
-                Some(Owner::Snapshot) => !self.has(row),
-                Some(Owner::Clone) => self.at_clone(row).is_none(),
-                None => false,
-            };
-            if !is_new {
+            let Some(owner) = owner(row) else {
                 self.stale.insert(number);
+                ignored.of_nobody += 1;
+                continue;
+            };
+            let is_new = match owner {
+                Owner::Snapshot => !self.has(row),
+                Owner::Clone => self.at_clone(row).is_none(),
+            };
+            if !is_new || row.lba.0 >= self.logical {
+                self.stale.insert(number);
+                ignored.wrong += 1;
+                ignored.first = ignored.first.or(Some(row));
                 continue;
             }
             used += 1;
@@ -304,14 +320,15 @@ impl Rows {
                 (block.raw[index], block.used) = (self.form.raw(row), used);
             }
             match owner {
-                Some(Owner::Clone) => self.insert_clone(slot),
-                _ => self.insert(slot),
+                Owner::Clone => self.insert_clone(slot),
+                Owner::Snapshot => self.insert(slot),
             }
         }
         self.taken += u64::from(used);
         if usize::from(used) == room {
             self.open.remove(&(number as u32));
         }
+        ignored
     }
 
     /// Where a clone has a block, if it has one of its own.

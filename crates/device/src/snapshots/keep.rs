@@ -2,6 +2,7 @@
 
 use super::carry;
 use super::keeper::Keeper;
+use super::load::{Wrong, read_list, read_rows};
 use super::schedule;
 use super::take::{forget_all, return_rest};
 use crate::block::{BlockError, Op, Replies, Request};
@@ -10,7 +11,7 @@ use crate::shared::SharedVolume;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::format::history::{LIST_BLOCKS, Snapshot, Stage};
-use vellum_core::snapshots::{Snapshots, list_blocks};
+use vellum_core::snapshots::Snapshots;
 
 fn broken(what: impl std::fmt::Display) -> OpenError {
     OpenError::Snapshots(what.to_string())
@@ -84,29 +85,15 @@ pub(crate) fn load(
     Ok(())
 }
 
+/// At an opening, what leads to most of it has to be right. Rows that do not count are written over.
 fn read_all(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), OpenError> {
-    let history = book.history();
-    for block in list_blocks() {
-        let read = carry::read(shared, history.list(block)).map_err(broken)?;
-        if let Some(bytes) = read {
-            book.load_list(block, &bytes).map_err(broken)?;
-        }
-    }
-    book.check_clones().map_err(broken)?;
-    let mut block = 0;
-    while block < history.row_blocks() {
-        let rest = history.row_blocks() - block;
-        for (blocks, is_mapped) in carry::extents(shared, history.rows(block), rest) {
-            for block in (block..block + blocks).filter(|_| is_mapped) {
-                let read = carry::read(shared, history.rows(block)).map_err(broken)?;
-                if let Some(bytes) = read {
-                    book.load_rows(block, &bytes);
-                }
-            }
-            block += blocks;
-        }
-    }
-    Ok(())
+    let mut tell = |wrong: Wrong| match wrong.spoils_all() {
+        true => Err(wrong),
+        false => Ok(()),
+    };
+    read_list(shared, book, &mut tell)
+        .and_then(|()| read_rows(shared, book, &mut tell))
+        .map_err(broken)
 }
 
 /// Keeps what requests change, before they are handed to the core. If that fails, answers the requests that change something; the

@@ -5,13 +5,13 @@ use crate::block::Extent;
 use crate::error::Uncommitted;
 use crate::options::{OpenError, OpenOptions};
 use crate::snapshots::{
-    self, ArrivalError, Cloned, Keeper, Seen, SnapshotError, SnapshotInfo, schedule,
+    self, ArrivalError, Cloned, Keeper, Seen, SnapshotError, SnapshotInfo, Wrong, schedule,
 };
 use crate::stats::HistoryStats;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{Identity, Name, Number};
 use vellum_core::format::stream::Head;
-use vellum_core::snapshots::{Schedule, Span};
+use vellum_core::snapshots::{Schedule, Snapshots, Span};
 
 impl Volume {
     /// Loads the snapshots, or gives them up, and starts the schedule.
@@ -95,6 +95,26 @@ impl Volume {
             }
             loaded => loaded,
         }
+    }
+
+    /// Reads the list of snapshots and the rows of what they keep once more. Calls `tell` for each thing that is wrong.
+    pub fn check_snapshots(&self, tell: &mut dyn FnMut(Wrong)) {
+        let Some(keeper) = &self.shared.keeper else {
+            return;
+        };
+        let mut book = Snapshots::new(keeper.book().history());
+        let mut is_whole = true;
+        let mut tell = |wrong: Wrong| {
+            is_whole &= !wrong.spoils_all();
+            // The rows of what the list has lost are of no snapshot.
+            if is_whole || wrong.spoils_all() {
+                tell(wrong);
+            }
+            Ok(())
+        };
+        let read = snapshots::read_list(&self.shared, &mut book, &mut tell)
+            .and_then(|()| snapshots::read_rows(&self.shared, &mut book, &mut tell));
+        debug_assert!(read.is_ok(), "nothing that is told ends it");
     }
 
     fn keeper(&self) -> Result<&Keeper, SnapshotError> {

@@ -1,0 +1,146 @@
+//! Reads the list of snapshots, and the rows of what they keep.
+
+use super::carry;
+use crate::shared::SharedVolume;
+use vellum_core::addr::Lba;
+use vellum_core::snapshots::{BadEntry, Snapshots, list_blocks};
+
+/// What is wrong with the list of snapshots, or with the rows of what they keep.
+#[derive(Debug, thiserror::Error)]
+pub enum Wrong {
+    /// A block of the list.
+    #[error("block {block} of the list of snapshots: {why}")]
+    List {
+        /// Its number.
+        block: u64,
+        /// Why it is not a part of the list.
+        why: String,
+    },
+    /// A clone in the list.
+    #[error("the list of snapshots: {0}")]
+    Clone(BadEntry),
+    /// A block of rows that cannot be read.
+    #[error("block {block} of the rows of what snapshots keep: {why}")]
+    Rows {
+        /// Its number.
+        block: u64,
+        /// Why it cannot be read.
+        why: String,
+    },
+    /// Rows that are not right.
+    #[error(
+        "block {block} of the rows of what snapshots keep: {rows} are for a block that the volume does not \
+         have, or that another row is for; the first is for LBA {lba} of {name}"
+    )]
+    WrongRows {
+        /// Its number.
+        block: u64,
+        /// How many are not right.
+        rows: u64,
+        /// The LBA of the first one.
+        lba: Lba,
+        /// The name of that one's snapshot or clone.
+        name: String,
+    },
+    /// Rows that a crash may have left.
+    #[error(
+        "block {block} of the rows of what snapshots keep: {rows} are of no snapshot, as a crash may leave \
+         them; the next opening clears them"
+    )]
+    LeftRows {
+        /// Its number.
+        block: u64,
+        /// How many they are.
+        rows: u64,
+    },
+}
+
+impl Wrong {
+    /// True if no snapshot can be read with certainty.
+    #[must_use]
+    pub fn spoils_all(&self) -> bool {
+        !matches!(self, Self::WrongRows { .. } | Self::LeftRows { .. })
+    }
+}
+
+/// Told what is wrong; goes on unless that is an error.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(Wrong) -> Result<(), Wrong>;
+
+/// Reads the list: all of it that is right.
+pub(crate) fn read_list(
+    shared: &SharedVolume,
+    book: &mut Snapshots,
+    tell: Tell<'_>,
+) -> Result<(), Wrong> {
+    let history = book.history();
+    let mut is_whole = true;
+    for block in list_blocks() {
+        let read = carry::read(shared, history.list(block)).map_err(|error| error.to_string());
+        let load = |bytes: Option<Box<_>>| {
+            let loaded = bytes.map_or(Ok(()), |bytes| book.load_list(block, &bytes));
+            loaded.map_err(|error| error.to_string())
+        };
+        if let Err(why) = read.and_then(load) {
+            is_whole = false;
+            tell(Wrong::List { block, why })?;
+        }
+    }
+    match book.check_clones() {
+        // Otherwise its snapshot may be among those that are lost.
+        Err(clone) if is_whole => tell(Wrong::Clone(clone)),
+        _ => Ok(()),
+    }
+}
+
+/// Reads the rows, once the list is read.
+pub(crate) fn read_rows(
+    shared: &SharedVolume,
+    book: &mut Snapshots,
+    tell: Tell<'_>,
+) -> Result<(), Wrong> {
+    let history = book.history();
+    let mut block = 0;
+    while block < history.row_blocks() {
+        let rest = history.row_blocks() - block;
+        for (blocks, is_mapped) in carry::extents(shared, history.rows(block), rest) {
+            for block in (block..block + blocks).filter(|_| is_mapped) {
+                read_row_block(shared, book, block, tell)?;
+            }
+            block += blocks;
+        }
+    }
+    Ok(())
+}
+
+fn read_row_block(
+    shared: &SharedVolume,
+    book: &mut Snapshots,
+    block: u64,
+    tell: Tell<'_>,
+) -> Result<(), Wrong> {
+    let bytes = match carry::read(shared, book.history().rows(block)) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            let why = error.to_string();
+            return tell(Wrong::Rows { block, why });
+        }
+    };
+    let ignored = book.load_rows(block, &bytes);
+    if let Some(row) = ignored.first {
+        let one = book.by_number(row.number);
+        tell(Wrong::WrongRows {
+            block,
+            rows: ignored.wrong,
+            lba: row.lba,
+            name: one.map_or_else(String::new, |one| one.identity.name.as_str().to_owned()),
+        })?;
+    }
+    match ignored.of_nobody {
+        0 => Ok(()),
+        rows => tell(Wrong::LeftRows { block, rows }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! A list of snapshots, and rows, that are not what they should be.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::carry;
+use crate::inspect::check_volume;
+use crate::{CreateOptions, OpenError, OpenOptions, Volume, limits};
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
+use vellum_core::check::{Options, Problem, Severity};
+use vellum_core::format::history::{ENTRY_BYTES, History};
+use vellum_medium::{Medium, MemoryMedium};
+
+/// The first byte of an entry's stage, and of its name.
+const STAGE: usize = 4;
+const NAME: usize = 20;
+
+fn small() -> OpenOptions {
+    OpenOptions {
+        write_frames: limits::WRITE_FRAMES_MIN,
+        read_frames: limits::READ_FRAMES_MIN,
+        collector_frames: limits::COLLECTOR_FRAMES_MIN,
+        ..OpenOptions::default()
+    }
+}
+
+fn open(medium: &Arc<dyn Medium>) -> Volume {
+    Volume::open(Arc::clone(medium), &small()).unwrap()
+}
+
+/// A volume that has kept blocks for two snapshots, and has a clone of the first. Then `damage` writes where clients cannot.
+fn damaged(damage: impl FnOnce(&Volume, History)) -> Arc<dyn Medium> {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4000));
+    let create = CreateOptions {
+        logical_blocks: Some(1000),
+        history: 2000,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &create).unwrap();
+    let volume = open(&medium);
+    for (number, name) in [(1, "one"), (2, "two")] {
+        volume.take_snapshot(name, number).unwrap();
+        let mut book = volume.shared.keeper.as_ref().unwrap().book();
+        let newest = book.newest().unwrap();
+        let plan = book.plan(newest, (0..20).map(Lba)).unwrap();
+        let plan = carry::out(&volume.shared, &mut book, plan).unwrap();
+        book.keep(plan);
+        let fill = |block: &mut [u8]| block.fill(number as u8);
+        (0..20).for_each(|lba| carry::write(&volume.shared, Lba(lba), fill).unwrap());
+    }
+    volume.clone_snapshot("one", "copy", 3).unwrap();
+    let history = volume.shared.keeper.as_ref().unwrap().book().history();
+    damage(&volume, history);
+    volume.stop().unwrap();
+    medium
+}
+
+/// Writes a block anew with some of its bytes changed, so that its checksum is right.
+fn change(volume: &Volume, lba: Lba, edit: impl FnOnce(&mut [u8])) {
+    let block = carry::read(&volume.shared, lba).unwrap().unwrap();
+    carry::write(&volume.shared, lba, |out| {
+        out.copy_from_slice(&block[..]);
+        edit(out);
+    })
+    .unwrap();
+}
+
+fn quick(medium: &Arc<dyn Medium>) -> Vec<Problem> {
+    check_volume(medium, Options::default()).findings
+}
+
+/// What is wrong, which is one thing. The volume does not open for writing because of it.
+fn told(medium: &Arc<dyn Medium>) -> String {
+    let found = quick(medium);
+    let [Problem::Snapshots(told)] = &found[..] else {
+        panic!("{found:?}");
+    };
+    let refused = Volume::open(Arc::clone(medium), &small());
+    assert!(
+        matches!(&refused, Err(OpenError::Snapshots(why)) if why == told),
+        "{refused:?}"
+    );
+    told.clone()
+}
+
+#[test]
+fn a_check_reads_the_list_of_snapshots() {
+    assert_eq!(quick(&damaged(|_, _| {})), []);
+    let edited = |edit: fn(&mut [u8])| {
+        told(&damaged(|volume, history| {
+            change(volume, history.list(0), edit);
+        }))
+    };
+    assert_eq!(
+        edited(|list| list[STAGE] = 99),
+        "block 0 of the list of snapshots: entry 0: list of snapshots: stage is 99, which cannot be"
+    );
+    assert_eq!(
+        edited(|list| list.copy_within(NAME..NAME + 3, ENTRY_BYTES + NAME)),
+        "block 0 of the list of snapshots: entry 1: another snapshot has the name one or the number 2 too"
+    );
+    assert_eq!(
+        edited(|list| list[..ENTRY_BYTES].fill(0)),
+        "the list of snapshots: clone copy has no snapshot: number 1 is none that a clone can have"
+    );
+}
+
+/// Not only with the data, which is a matter of hours: what leads to it is damaged here.
+#[test]
+fn a_quick_check_reads_blocks_of_the_list_and_of_rows() {
+    for (is_list, said) in [(true, "of the list"), (false, "of the rows")] {
+        let medium = damaged(|_, _| {});
+        let mut wanted = Box::new([0; BLOCK_BYTES]);
+        let volume = open(&medium);
+        let book = volume.shared.keeper.as_ref().unwrap().book();
+        match is_list {
+            true => book.encode_list(0, &mut wanted[..]),
+            false => book.encode_rows(0, &mut wanted[..]),
+        }
+        drop(book);
+        volume.stop().unwrap();
+        let mut block = Box::new([0; BLOCK_BYTES]);
+        for at in (0..medium.blocks()).map(Pba) {
+            medium.read(at, &mut block[..]).unwrap();
+            if block == wanted {
+                block[7] ^= 1;
+                medium.write(at, &block[..]).unwrap();
+            }
+        }
+        let told = told(&medium);
+        assert!(told.starts_with("block 0") && told.contains(said), "{told}");
+    }
+}
+
+#[test]
+fn a_check_tells_of_rows_that_do_not_count() {
+    let set = |index: usize, row: u64| {
+        let medium = damaged(|volume, history| {
+            change(volume, history.rows(0), |rows| {
+                rows[8 * index..][..8].copy_from_slice(&row.to_le_bytes());
+            });
+        });
+        let report = check_volume(&medium, Options::default());
+        open(&medium).stop().unwrap();
+        let [found] = &report.findings[..] else {
+            panic!("{:?}", report.findings);
+        };
+        (found.to_string(), report.worst())
+    };
+    let rows = "block 0 of the rows of what snapshots keep: 1 are";
+    let (told, worst) = set(40, 5 << 32 | 77);
+    assert!(
+        told.starts_with(&format!("{rows} of no snapshot")),
+        "{told}"
+    );
+    assert_eq!(worst, Some(Severity::Note));
+    for lba in [7, 1000] {
+        let (told, worst) = set(40, lba << 32 | 2);
+        assert!(
+            told.starts_with(rows) && told.ends_with(&format!("LBA {lba} of two")),
+            "{told}"
+        );
+        assert_eq!(worst, Some(Severity::Damage));
+    }
+}
