@@ -176,6 +176,54 @@ fn lose_first_table(volume: &Path) {
     }
 }
 
+/// They are not in the copy, and nothing else would say so.
+#[test]
+fn snapshots_and_clones_that_are_not_copied_are_named() {
+    let dir = dir();
+    let [disk, new] = ["d.vellum", "new.vellum"].map(|n| dir.path().join(n));
+    let (disk, new) = (text(&disk), text(&new));
+    ok(&["create", disk, "--size=64M"]);
+    assert!(!ok(&["rescue", disk]).contains("not copied"));
+    ok(&["snapshot", disk, "monday"]);
+    ok(&["clone", &format!("{disk}@monday"), "trial"]);
+    let told = ok(&["rescue", disk, new]);
+    for line in [
+        "no metadata is damaged\n",
+        "not copied: snapshot monday\n",
+        "not copied: clone trial, of snapshot monday\n",
+        "keep the damaged volume",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+    assert!(!told.contains("perhaps"), "{told}");
+
+    let (file, superblock) = opened(Path::new(disk));
+    lose_block_with(&file, superblock.medium_blocks(), b"monday");
+    let told = ok(&["rescue", disk]);
+    for line in [
+        "damaged: block 0 of the list of snapshots",
+        "not copied: snapshots and clones, if it has any: not all",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+    assert!(!told.contains("no metadata is damaged"), "{told}");
+    let report: Value = serde_json::from_str(&ok(&["rescue", "--json", disk])).unwrap();
+    assert_eq!(report["more_snapshots"], true, "{report}");
+    fails(3, &["check", "--quick", disk], &["block 0 of the list"]);
+}
+
+/// Flips a bit in each block of a volume that has these bytes.
+fn lose_block_with(file: &File, blocks: u64, bytes: &[u8]) {
+    let mut block = [0; 4096];
+    for at in 0..blocks {
+        file.read_exact_at(&mut block, at * 4096).unwrap();
+        if block.windows(bytes.len()).any(|window| window == bytes) {
+            file.write_all_at(&[block[4000] ^ 1], at * 4096 + 4000)
+                .unwrap();
+        }
+    }
+}
+
 #[test]
 fn the_rest_of_damaged_tables_is_served_and_rescued() {
     for layout in [Layout::Ordered, Layout::Shadow] {

@@ -35,13 +35,15 @@ fn check_snapshots(medium: &Arc<dyn Medium>, report: &mut Report) {
     match Volume::open(Arc::clone(medium), &options) {
         // It is told already what is damaged, and without that all may be wrong.
         Ok(volume) if volume.damage().is_some() => {}
-        Ok(volume) => volume.check_snapshots(&mut |wrong| {
-            let told = wrong.to_string();
-            report.add(match wrong {
-                Wrong::LeftRows { .. } => Problem::LeftRows(told),
-                _ => Problem::Snapshots(told),
+        Ok(volume) => {
+            volume.check_snapshots(&mut |wrong| {
+                let told = wrong.to_string();
+                report.add(match wrong {
+                    Wrong::LeftRows { .. } => Problem::LeftRows(told),
+                    _ => Problem::Snapshots(told),
+                });
             });
-        }),
+        }
         Err(error) => {
             let told = format!("the list of snapshots cannot be read: {error}");
             report.add(Problem::Snapshots(told));

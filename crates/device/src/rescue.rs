@@ -4,6 +4,7 @@ use crate::block::{BlockDevice, Op};
 use crate::frames::Frames;
 use crate::migrate::{MigrateError, REQUEST_BLOCKS, Side, same_size};
 use crate::scout::source::VolumeSource;
+use crate::snapshots::{SnapshotInfo, Wrong};
 use crate::volume::Volume;
 use std::collections::BTreeMap;
 use vellum_core::addr::Lba;
@@ -15,6 +16,9 @@ const FLUSH_BLOCKS: u64 = 64 << 8;
 
 /// The most lost blocks that are looked up in files.
 const LOST_BLOCKS_NAMED: usize = 1 << 20;
+
+/// The most findings about snapshots that are told.
+const WRONG_NAMED: usize = 100;
 
 /// The result of a rescue.
 pub struct Rescued {
@@ -124,6 +128,36 @@ pub fn losses(volume: &Volume, lost: &LbaSet) -> Losses {
         }
     }
     losses
+}
+
+/// The snapshots and clones of a volume, of which a rescue copies none.
+pub struct Left {
+    /// Those that the list names, as far as it can be read.
+    pub named: Vec<SnapshotInfo>,
+    /// What is wrong with the list, or with the rows of what they keep.
+    pub wrong: Vec<String>,
+    /// Whether there may be more.
+    pub may_be_more: bool,
+}
+
+/// Finds the snapshots and clones of a volume, as far as that can be told.
+#[must_use]
+pub fn left(volume: &Volume) -> Left {
+    let mut wrong = Vec::new();
+    let mut may_be_more = volume.damage().is_some();
+    let named = volume.check_snapshots(&mut |one| {
+        may_be_more |= matches!(one, Wrong::List { .. });
+        if one.spoils_all() && wrong.len() < WRONG_NAMED {
+            wrong.push(one.to_string());
+        }
+    });
+    // Of a volume that never had any, the list was not lost.
+    may_be_more &= volume.snapshot_room().is_ok();
+    Left {
+        named,
+        wrong,
+        may_be_more,
+    }
 }
 
 impl Rescued {

@@ -25,7 +25,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::rescue::{LbaSet, Trust};
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::migrate::MigrateError;
-use vellum_device::rescue::{self, Losses, Rescued};
+use vellum_device::rescue::{self, Left, Losses, Rescued};
 use vellum_device::{OpenOptions, Volume};
 
 /// The most runs of blocks listed without `--json`.
@@ -40,6 +40,8 @@ const LISTED: usize = 100;
                         was there last\n\n\
                         A new file gets its name only when the rescue is complete; a block device is served \
                         only then.\n\n\
+                        Snapshots and clones are not copied: it names them, as far as their list can be \
+                        read.\n\n\
                         The exit code is 1 when blocks are lost. Blocks in doubt do not count: it is 0 when \
                         there are only those."
 )]
@@ -104,12 +106,14 @@ pub fn run(args: &Args) -> Result<()> {
     let bar = progress::of_time("looking for the files of lost blocks");
     let losses = rescue::losses(&source, lost);
     bar.finish_and_clear();
+    let left = rescue::left(&source);
     let found = RescueReport {
         findings: &findings,
         lost,
         guessed: &guessed,
         missing: &rescued.missing,
         losses: &losses,
+        left: &left,
         read: rescued.blocks,
         is_copied: target.is_some(),
     };
@@ -253,6 +257,8 @@ struct RescueReport<'a> {
     guessed: &'a LbaSet,
     missing: &'a LbaSet,
     losses: &'a Losses,
+    /// The snapshots and clones.
+    left: &'a Left,
     /// Blocks that were read.
     read: u64,
     is_copied: bool,
@@ -269,6 +275,10 @@ impl RescueReport<'_> {
         let files: Vec<_> = files
             .map(|(name, blocks)| json!({"name": name, "blocks": blocks}))
             .collect();
+        let left = self.left.named.iter();
+        let left: Vec<_> = left
+            .map(|one| json!({"name": one.name, "clone_of": one.clone_of}))
+            .collect();
         let report = json!({
             "damage": self.findings,
             "lost": runs(self.lost),
@@ -276,6 +286,9 @@ impl RescueReport<'_> {
             "more_files": self.losses.may_be_more,
             "in_doubt": runs(self.guessed),
             "in_doubt_and_not_found": runs(self.missing),
+            "snapshots_not_copied": left,
+            "more_snapshots": self.left.may_be_more,
+            "damage_of_snapshots": self.left.wrong,
             "read_blocks": self.read,
             "copied_blocks": self.is_copied.then_some(self.read),
         });
@@ -284,10 +297,10 @@ impl RescueReport<'_> {
 
     fn as_text(&self) -> Result<()> {
         let mut out = out();
-        if self.findings.is_empty() {
+        if self.findings.is_empty() && self.left.wrong.is_empty() {
             writeln!(out, "no metadata is damaged")?;
         }
-        for finding in self.findings {
+        for finding in self.findings.iter().chain(&self.left.wrong) {
             writeln!(out, "damaged: {finding}")?;
         }
         for (what, set) in [
@@ -304,6 +317,7 @@ impl RescueReport<'_> {
             }
         }
         self.name_files(&mut out)?;
+        self.name_snapshots(&mut out)?;
         let size = |blocks: u64| Size(blocks * BLOCK_BYTES as u64);
         writeln!(
             out,
@@ -326,6 +340,29 @@ impl RescueReport<'_> {
                 "can be read: {}; nothing was written: name a new volume to copy into",
                 size(self.read)
             )?,
+        }
+        Ok(())
+    }
+
+    fn name_snapshots(&self, out: &mut impl Write) -> Result<()> {
+        let Left {
+            named, may_be_more, ..
+        } = self.left;
+        for one in named {
+            match &one.clone_of {
+                None => writeln!(out, "not copied: snapshot {}", one.name)?,
+                Some(of) => writeln!(out, "not copied: clone {}, of snapshot {of}", one.name)?,
+            }
+        }
+        if *may_be_more {
+            let what = match named.is_empty() {
+                true => "snapshots and clones, if it has any",
+                false => "perhaps more snapshots and clones",
+            };
+            writeln!(out, "not copied: {what}: not all of their list can be read")?;
+        }
+        if !named.is_empty() || *may_be_more {
+            writeln!(out, "keep the damaged volume for as long as you want those")?;
         }
         Ok(())
     }

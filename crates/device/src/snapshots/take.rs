@@ -462,7 +462,7 @@ pub(crate) fn identity(keeper: &Keeper, name: &str) -> Result<(Number, Identity)
 
 /// All snapshots, the oldest first. What they keep is found in parts: writes wait for the book, or for the map, only meanwhile.
 pub(crate) fn infos(shared: &SharedVolume, keeper: &Keeper) -> Vec<SnapshotInfo> {
-    let mut infos = listed(keeper);
+    let mut infos = listed(&keeper.book());
     let mut from = Some(Slot::default());
     while let Some(slot) = from {
         let (runs, next) = keeper.book().kept_alone(slot, COMPARED_MAX);
@@ -479,8 +479,7 @@ pub(crate) fn infos(shared: &SharedVolume, keeper: &Keeper) -> Vec<SnapshotInfo>
 }
 
 /// All snapshots, the oldest first, without what they keep.
-pub(crate) fn listed(keeper: &Keeper) -> Vec<SnapshotInfo> {
-    let book = keeper.book();
+pub(crate) fn listed(book: &Snapshots) -> Vec<SnapshotInfo> {
     let name = |number: Number| {
         let one = book.iter().find(|one| one.number == number);
         one.map(|one| one.identity.name.as_str().to_owned())

@@ -97,10 +97,11 @@ impl Volume {
         }
     }
 
-    /// Reads the list of snapshots and the rows of what they keep once more. Calls `tell` for each thing that is wrong.
-    pub fn check_snapshots(&self, tell: &mut dyn FnMut(Wrong)) {
+    /// Reads the list of snapshots and the rows of what they keep once more, of a damaged volume too. Calls `tell` for each thing that
+    /// is wrong. Returns those that the list names, as far as it is right.
+    pub fn check_snapshots(&self, tell: &mut dyn FnMut(Wrong)) -> Vec<SnapshotInfo> {
         let Some(keeper) = &self.shared.keeper else {
-            return;
+            return Vec::new();
         };
         let mut book = Snapshots::new(keeper.book().history());
         let mut is_whole = true;
@@ -115,6 +116,7 @@ impl Volume {
         let read = snapshots::read_list(&self.shared, &mut book, &mut tell)
             .and_then(|()| snapshots::read_rows(&self.shared, &mut book, &mut tell));
         debug_assert!(read.is_ok(), "nothing that is told ends it");
+        snapshots::listed(&book)
     }
 
     fn keeper(&self) -> Result<&Keeper, SnapshotError> {
@@ -141,7 +143,7 @@ impl Volume {
     /// # Errors
     /// When the volume has no room for snapshots.
     pub fn listed_snapshots(&self) -> Result<Vec<SnapshotInfo>, SnapshotError> {
-        Ok(snapshots::listed(self.keeper()?))
+        Ok(snapshots::listed(&self.keeper()?.book()))
     }
 
     /// True if nothing that was handed over waits, soon enough. New requests must be held up meanwhile.
