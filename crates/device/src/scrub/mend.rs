@@ -1,4 +1,4 @@
-//! Mends damaged blocks of data from other copies of them.
+//! Mends damaged blocks of data from other copies of them, and those that say what snapshots are and keep from memory.
 //!
 //! Copies are looked for by their sums, in everything that summaries and headers name: journals' copies, duplicates that were not
 //! shared, and what has been moved or replaced and not been erased yet. [`copies`] decides which of them are copies.
@@ -11,6 +11,7 @@ use super::structures::Structures;
 use crate::block::{BlockError, Op, Request};
 use crate::frames::{Frames, Quota};
 use crate::shared::SharedVolume;
+use crate::snapshots;
 use std::collections::BTreeMap;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment};
 use vellum_core::format::areas::Layout;
@@ -39,6 +40,14 @@ struct Copy {
 
 /// Mends those of the findings that can be mended.
 pub(super) fn blocks(shared: &SharedVolume, structures: &Structures<'_>, findings: &mut [Finding]) {
+    for finding in findings.iter_mut().filter(|found| found.is_damage()) {
+        if let Some(lba) = finding.lba.map(Lba)
+            && snapshots::rewrite(shared, lba)
+            && read(shared, lba, 1).is_ok()
+        {
+            finding.mended = Some("written anew, from memory".to_owned());
+        }
+    }
     let wanted = wanted(shared, findings);
     if wanted.is_empty() || !copies::are_told_apart(structures.superblock()) {
         return;

@@ -19,6 +19,7 @@ mod structures;
 use crate::block::BlockError;
 use crate::limits::{SCRUB_FILES, SCRUB_FINDINGS, SCRUB_FINDINGS_KEPT, SCRUB_KEEP};
 use crate::shared::SharedVolume;
+use crate::snapshots;
 use read::read;
 use report::{Finding, ScrubReport};
 use std::sync::Arc;
@@ -258,7 +259,10 @@ fn block_finding(shared: &SharedVolume, lba: Lba, error: &BlockError) -> Finding
         let numbers = finding.why.split(|c: char| !c.is_ascii_digit());
         finding.at = numbers.filter_map(|n| n.parse().ok()).next().unwrap_or(0);
     }
-    if lba.0 >= shared.blocks {
+    if let Some(role) = snapshots::role(shared, lba) {
+        finding.what.push_str(", of the ");
+        finding.what.push_str(role);
+    } else if lba.0 >= shared.blocks {
         finding.what.push_str(", of a snapshot or a clone");
     }
     finding

@@ -12,7 +12,7 @@ use crate::watched::Watched;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos};
 use vellum_core::room::Room;
-use vellum_core::seam::{CopyBlocks, Input};
+use vellum_core::seam::{CopyBlocks, Input, Payload};
 use vellum_core::snapshots::{Forget, Plan, Snapshots};
 
 /// The most runs that are looked at in one hold of the lock.
@@ -140,12 +140,41 @@ pub(super) fn write(
     lba: Lba,
     fill: impl FnOnce(&mut [u8]),
 ) -> Result<(), BlockError> {
+    match filled(shared, fill)? {
+        Some(frames) => write_from(shared, lba, frames),
+        None => discard(shared, lba, 1),
+    }
+}
+
+/// The same, but nothing that is stored is used for it, because that may be damaged: it is stored as it is.
+pub(super) fn write_whole(
+    shared: &SharedVolume,
+    lba: Lba,
+    fill: impl FnOnce(&mut [u8]),
+) -> Result<(), BlockError> {
+    let Some(frames) = filled(shared, fill)? else {
+        return discard(shared, lba, 1);
+    };
+    let digest = shared.digester.how().digest(frames.block(0));
+    let bufs: Vec<_> = frames.bufs().collect();
+    let write = Request::new(Op::Write { fua: false }, lba, 1, frames);
+    let admit = |now, inner: &mut Inner, pending, batch: &mut Batch| {
+        let payloads: Vec<_> = bufs.iter().map(|&buf| Payload { buf, digest }).collect();
+        bufs.iter().for_each(|&buf| inner.bases.want(buf, 0));
+        inner.admit(now, pending, &payloads, batch);
+    };
+    call(shared, write, admit).map(drop)
+}
+
+/// A frame with the block that `fill` makes; `None` if that is zeros.
+fn filled(
+    shared: &SharedVolume,
+    fill: impl FnOnce(&mut [u8]),
+) -> Result<Option<Frames>, BlockError> {
     let mut frames = shared.frames.take(Quota::Own, 1)?;
     fill(frames.block_mut(0));
-    if frames.block(0).iter().all(|&byte| byte == 0) {
-        return discard(shared, lba, 1);
-    }
-    write_from(shared, lba, frames)
+    let is_zeros = frames.block(0).iter().all(|&byte| byte == 0);
+    Ok((!is_zeros).then_some(frames))
 }
 
 /// Links blocks to the contents of others, or copies the bytes where a link is impossible.

@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::carry;
+use crate::block::BlockDevice;
+use crate::frames::Quota;
 use crate::inspect::check_volume;
 use crate::{CreateOptions, OpenError, OpenOptions, Volume, limits};
 use std::sync::Arc;
+use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
 use vellum_core::check::{Options, Problem, Severity};
 use vellum_core::format::history::{ENTRY_BYTES, History};
@@ -104,6 +107,49 @@ fn a_check_reads_the_list_of_snapshots() {
     );
 }
 
+/// The list and the rows are in memory as long as the volume is open. At the next opening nothing else would have them.
+#[test]
+fn a_scrub_writes_bad_blocks_of_the_list_and_of_rows_anew() {
+    let medium = damaged(|volume, history| {
+        carry::flush(&volume.shared).unwrap();
+        for lba in [history.list(0), history.rows(0)] {
+            let found = volume
+                .shared
+                .with_core(|_, inner, _| inner.core.whole_at(lba));
+            flip(&*volume.shared.medium, found.flatten().unwrap().0);
+        }
+        // Uses each frame for something else, so that nothing written is in memory.
+        let frames = volume.frames();
+        drop(frames.take(Quota::Write, frames.capacity(Quota::Write)));
+        let scrubbed = || {
+            let ended = volume.scrub_report().ended;
+            volume.scrub(0);
+            while volume.scrub_report().ended == ended {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            volume.scrub_report()
+        };
+        let report = scrubbed();
+        assert_eq!((report.damaged, report.mended), (0, 2), "{report:?}");
+        let told: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
+        assert!(told[0].contains("of the list of snapshots"), "{told:?}");
+        assert!(told[1].contains("of the rows of what"), "{told:?}");
+        let is_from_memory = |one: &String| one.contains("mended: written anew, from memory");
+        assert!(told.iter().all(is_from_memory), "{told:?}");
+        let report = scrubbed();
+        assert_eq!((report.damaged, report.mended), (0, 0), "{report:?}");
+    });
+    assert_eq!(quick(&medium), []);
+    assert_eq!(open(&medium).listed_snapshots().unwrap().len(), 3);
+}
+
+fn flip(medium: &dyn Medium, at: Pba) {
+    let mut block = [0; BLOCK_BYTES];
+    medium.read(at, &mut block).unwrap();
+    block[7] ^= 1;
+    medium.write(at, &block).unwrap();
+}
+
 /// Not only with the data, which is a matter of hours: what leads to it is damaged here.
 #[test]
 fn a_quick_check_reads_blocks_of_the_list_and_of_rows() {
@@ -122,8 +168,7 @@ fn a_quick_check_reads_blocks_of_the_list_and_of_rows() {
         for at in (0..medium.blocks()).map(Pba) {
             medium.read(at, &mut block[..]).unwrap();
             if block == wanted {
-                block[7] ^= 1;
-                medium.write(at, &block[..]).unwrap();
+                flip(&*medium, at);
             }
         }
         let told = told(&medium);
