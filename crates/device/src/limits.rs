@@ -158,6 +158,9 @@ pub const CLOCK_DOUBT: Duration = Duration::from_secs(24 * 3600);
 /// The most snapshots that are deleted for each one that a volume takes by itself: two rules may let one go at once.
 pub const SCHEDULE_DELETES: usize = 2;
 
+/// Blocks of rows that an opening reads at once.
+pub const ROWS_READ_BLOCKS: u64 = 128;
+
 /// Blocks that a snapshot gives up at a time while it is deleted.
 pub const SNAPSHOT_ROWS: usize = 512;
 

@@ -1,8 +1,10 @@
 //! Reads the list of snapshots, and the rows of what they keep.
 
 use super::carry;
+use crate::frames::Quota;
+use crate::limits::ROWS_READ_BLOCKS;
 use crate::shared::SharedVolume;
-use vellum_core::addr::Lba;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::snapshots::{BadEntry, Snapshots, list_blocks};
 
 /// What is wrong with the list of snapshots, or with the rows of what they keep.
@@ -92,7 +94,7 @@ pub(crate) fn read_list(
     }
 }
 
-/// Reads the rows, once the list is read.
+/// Reads the rows, once the list is read: several blocks at once, because there may be many.
 pub(crate) fn read_rows(
     shared: &SharedVolume,
     book: &mut Snapshots,
@@ -103,30 +105,45 @@ pub(crate) fn read_rows(
     while block < history.row_blocks() {
         let rest = history.row_blocks() - block;
         for (blocks, is_mapped) in carry::extents(shared, history.rows(block), rest) {
-            for block in (block..block + blocks).filter(|_| is_mapped) {
-                read_row_block(shared, book, block, tell)?;
+            let end = block + blocks;
+            while is_mapped && block < end {
+                let blocks = (end - block).min(ROWS_READ_BLOCKS);
+                read_row_blocks(shared, book, (block, blocks), tell)?;
+                block += blocks;
             }
-            block += blocks;
+            block = end;
         }
     }
     Ok(())
 }
 
-fn read_row_block(
+/// Reads some blocks of rows; one by one if they cannot be read as a whole.
+fn read_row_blocks(
     shared: &SharedVolume,
     book: &mut Snapshots,
-    block: u64,
+    (first, blocks): (u64, u64),
     tell: Tell<'_>,
 ) -> Result<(), Wrong> {
-    let bytes = match carry::read(shared, book.history().rows(block)) {
-        Ok(Some(bytes)) => bytes,
-        Ok(None) => return Ok(()),
+    let frames = shared.frames.take(Quota::OwnRead, blocks as usize);
+    let lba = book.history().rows(first);
+    match frames.and_then(|frames| carry::read_into(shared, lba, frames)) {
+        Ok(frames) => (first..)
+            .zip(0..frames.len())
+            .try_for_each(|(block, index)| load_rows(book, block, frames.block(index), tell)),
+        Err(_) if blocks > 1 => (first..first + blocks)
+            .try_for_each(|one| read_row_blocks(shared, book, (one, 1), tell)),
         Err(error) => {
-            let why = error.to_string();
-            return tell(Wrong::Rows { block, why });
+            let (block, why) = (first, error.to_string());
+            tell(Wrong::Rows { block, why })
         }
+    }
+}
+
+fn load_rows(book: &mut Snapshots, block: u64, bytes: &[u8], tell: Tell<'_>) -> Result<(), Wrong> {
+    let Some(bytes) = bytes.first_chunk::<BLOCK_BYTES>() else {
+        unreachable!("a frame holds a block")
     };
-    let ignored = book.load_rows(block, &bytes);
+    let ignored = book.load_rows(block, bytes);
     if let Some(row) = ignored.first {
         let one = book.by_number(row.number);
         tell(Wrong::WrongRows {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
 use vellum_core::check::{Options, Problem, Severity};
-use vellum_core::format::history::{ENTRY_BYTES, History};
-use vellum_medium::{Medium, MemoryMedium};
+use vellum_core::format::history::{BLOCK_ROWS, ENTRY_BYTES, History};
+use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 /// The first byte of an entry's stage, and of its name.
 const STAGE: usize = 4;
@@ -206,4 +206,38 @@ fn a_check_tells_of_rows_that_do_not_count() {
         );
         assert_eq!(worst, Some(Severity::Damage));
     }
+}
+
+/// One after the other, the blocks of rows of 64 GiB would be 32768 waits for the medium.
+#[test]
+fn an_opening_reads_many_blocks_of_rows_at_once() {
+    const ROW_BLOCKS: u64 = 200;
+    let kept = ROW_BLOCKS * BLOCK_ROWS as u64;
+    let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
+    let create = CreateOptions {
+        logical_blocks: Some(kept),
+        history: 1000,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &create).unwrap();
+    let shared: Arc<dyn Medium> = Arc::clone(&medium) as Arc<dyn Medium>;
+    let volume = open(&shared);
+    volume.take_snapshot("one", 1).unwrap();
+    let mut book = volume.shared.keeper.as_ref().unwrap().book();
+    let newest = book.newest().unwrap();
+    let plan = book.plan(newest, (0..kept).map(Lba)).unwrap();
+    let plan = carry::out(&volume.shared, &mut book, plan).unwrap();
+    book.keep(plan);
+    drop(book);
+    volume.stop().unwrap();
+    drop(volume);
+    let before = medium.stats().ios;
+    let options = OpenOptions {
+        read_only: true,
+        ..small()
+    };
+    let volume = Volume::open(shared, &options).unwrap();
+    let ios = medium.stats().ios - before;
+    assert_eq!(volume.snapshot_room().unwrap().0, kept);
+    assert!(ios < ROW_BLOCKS, "{ios}");
 }
