@@ -54,7 +54,7 @@ fn volume() -> (Disk, [Chunk; 4]) {
 /// The only finding of a check.
 fn only(report: &Report) -> Problem {
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
-    report.findings[0]
+    report.findings[0].clone()
 }
 
 /// Only the first sector of one superblock is left: everything can be read, but only a copy into a new volume repairs it.
@@ -67,7 +67,7 @@ fn two_damaged_superblocks_are_reported_with_the_way_to_repair_them() {
     }
     let report = run(&mut disk, DATA);
     assert_eq!(report.worst(), Some(Severity::Damage));
-    let worst = report.findings[0];
+    let worst = &report.findings[0];
     assert!(matches!(worst, Problem::BothMirrors(_)), "{worst:?}");
     assert!(
         worst.to_string().contains("`vellum rescue` copies it"),
@@ -237,7 +237,7 @@ fn a_page_with_two_owners_is_found() {
     let (mut disk, _) = volume();
     let at = disk.at(5, 4);
     disk.checkpoint(3, 4, [(0, 3), (1, 2)], &[(3, at), (4, at)]);
-    let first = run(&mut disk, DATA).findings[0];
+    let first = run(&mut disk, DATA).findings.remove(0);
     assert_eq!(
         first,
         Problem::TwoOwners {
