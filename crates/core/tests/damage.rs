@@ -32,7 +32,7 @@ enum Age {
 }
 
 /// Seeds that once failed. The comment above each says what was wrong.
-const FOUND: [(Layout, Age, u64); 25] = [
+const FOUND: [(Layout, Age, u64); 26] = [
     // The leaf of a number was lost, and an LBA that had had another number was believed.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -73,6 +73,8 @@ const FOUND: [(Layout, Age, u64); 25] = [
     (Layout::Log, Age::New, 1_863_176_232),
     // In the place of the log's last chunk was one of an older life with the same number, which was taken for it.
     (Layout::Log, Age::New, 2_251_703_215),
+    // The chunk after a lost one was torn, and what its header says of the lost one was not used: everything was lost.
+    (Layout::Log, Age::New, 4006),
     // An old superblock was believed: the volume had grown since, and a power cut had torn its other superblock.
     (Layout::Log, Age::New, 830_001_995),
     // A root had no second copy when the next commit overwrote what the previous root needs, and recovery went back to that one.
@@ -95,7 +97,8 @@ fn cases(
     let mut world = match layout {
         Layout::Log => World::new(seed, Broken::No, false)?,
         layout => World::of_tables(seed, layout, Broken::No, false)?,
-    };
+    }
+    .with_damage();
     if world.is_of_before() != (age == Age::Before) {
         return Ok(());
     }
@@ -196,18 +199,17 @@ fn found() {
     }
 }
 
-/// A copy that is not kept up to date saves nothing, and the matrix notices that.
+/// A copy that is not kept up to date saves nothing, and a log that ends before the damaged chunk has lost too much. The matrix notices
+/// both.
 #[test]
 fn canary() {
-    let stale = |seed| {
-        cases(
-            seed,
-            (Layout::Log, Age::New),
-            Copies::Stale,
-            &mut Matrix::new(),
-        )
+    let seeds = |copies, of_what: &str| {
+        let log = (Layout::Log, Age::New);
+        let why = |seed| cases(seed, log, copies, &mut Matrix::new()).err();
+        let found = (1..20).filter_map(why).find(|why| why.contains(of_what));
+        println!("{copies:?}: {found:?}");
+        assert!(found.is_some(), "the matrix does not notice {copies:?}");
     };
-    let found = (1..20).find_map(|seed| stale(seed).err());
-    println!("stale copies: {found:?}");
-    assert!(found.is_some(), "the matrix does not notice stale copies");
+    seeds(Copies::Stale, "");
+    seeds(Copies::Short, "it ends at");
 }

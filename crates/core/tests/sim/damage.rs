@@ -1,5 +1,7 @@
 //! One damaged block anywhere in a volume at rest: what can still be read, and what cannot.
 
+use super::concerns::{header, hit_by, pledges, said};
+use super::cut;
 use super::damaged_tables::{self, is_map};
 use super::driver::{Ask, Driver, Failure, ensure};
 use super::medium::{BLOCK, Cell, Medium};
@@ -8,10 +10,8 @@ use super::open;
 use super::rng::Rng;
 use super::world::{COLLECTOR_BUFS, World};
 use std::collections::{BTreeMap, BTreeSet};
-use vellum_core::addr::{Generation, Lba, Leaf, Pba, Seq, Vba};
-use vellum_core::entry::{Entry, PartId};
+use vellum_core::addr::{Generation, Lba, Leaf, Pba, Seq};
 use vellum_core::format::areas::Layout;
-use vellum_core::format::chunk::{self, ChunkHeader, Record};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Recovered;
 use vellum_core::recovery::rescue::{Loss, Trust};
@@ -38,6 +38,8 @@ pub enum Copies {
     Good,
     /// As they were a life ago.
     Stale,
+    /// Good, but a chunk of the log that is not the damaged one is lost as well: recovery forgets more than it may.
+    Short,
 }
 
 /// The way a block is damaged.
@@ -88,6 +90,8 @@ struct Case {
     chunk: Option<Seq>,
     /// The LBAs that the header said something about, or moved, or whose data its chunk has.
     said: BTreeSet<u64>,
+    /// True if the crash has torn the chunk after it, whose header is there and says that this one was durable.
+    is_before_a_torn_one: bool,
     /// True if tables in place are older than they should be, and nothing shows which of them are.
     is_untold: bool,
     /// LBAs that may then read as they were before, undetected.
@@ -97,6 +101,12 @@ struct Case {
 impl World {
     pub fn medium(&self) -> &Medium {
         &self.medium
+    }
+
+    /// Keeps what is needed to judge damage.
+    pub fn with_damage(mut self) -> Self {
+        self.last = Some(Model::new(0));
+        self
     }
 
     /// Reads everything that recovery found on a medium that may be bad anywhere.
@@ -157,6 +167,9 @@ impl World {
                     medium.replace(at, older.read(at));
                 }
             }
+            if copies == Copies::Short {
+                cut::lose_another(&mut medium, &whole, at, &mut self.rng);
+            }
             damage_block(&mut medium, older, at, damage, &mut self.rng);
             if medium.read(at) == self.medium.read(at) {
                 continue;
@@ -167,6 +180,7 @@ impl World {
                 damage,
                 chunk: header(&self.medium, at).map(|header| header.seq),
                 said: said(&self.medium, &whole, at),
+                is_before_a_torn_one: cut::has_torn_one_after(&self.medium, at),
                 is_untold: self.is_untold(&whole, damage),
                 older: match self.is_untold(&whole, damage) && is_map(whole.superblock(), at) {
                     true => damaged_tables::links(&whole, &self.medium, &medium, at),
@@ -188,22 +202,11 @@ impl World {
         tally: &mut Tally,
     ) -> Result<(), Failure> {
         tally.cases += 1;
-        let strict = open::recover(&medium, None);
-        let strict_error = strict
-            .as_ref()
-            .err()
-            .map_or_else(String::new, ToString::to_string);
-        tally.refused += u64::from(strict.is_err());
-        let (found, loss) = match strict {
-            Ok(found) => (found, None),
-            Err(error) => {
-                let rescued = open::rescue(&medium, Trust::Certain)
-                    .map_err(|e| format!("not opened: {error}; nor rescued: {e}"))?;
-                (rescued.0, Some(rescued.1))
-            }
-        };
+        let (found, loss, strict_error) = open_or_rescue(&medium)?;
+        tally.refused += u64::from(loss.is_some());
         tally.copied += u64::from(found.replayed().from_copies > 0);
-        let was_cut = last_seq(&found) < last_seq(whole);
+        let end = last_seq(&found);
+        let was_cut = end < last_seq(whole);
         let pledges = pledges(&found);
         let too_low = damaged_tables::too_low(&found);
         let mut seen = self.read_all(found, medium.clone())?;
@@ -212,11 +215,17 @@ impl World {
         }
         let mut hit = hit_by(whole, case.at);
         hit.extend(damaged_tables::links(whole, &self.medium, &medium, case.at));
-        let is_cut = was_cut && loss.is_none() && case.may_cut(whole);
         // If recovery detects that a block is old, none of it is read.
         let none = BTreeSet::new();
         let older = loss.as_ref().map_or(&case.older, |_| &none);
-        let lost = self.judge(&seen, &pledges, is_cut, older)?;
+        let is_cut = was_cut && loss.is_none();
+        let cut = match is_cut {
+            true => self.judge_cut(whole, end, case.at, &seen)?,
+            false => BTreeSet::new(),
+        };
+        let older = if is_cut { &cut } else { older };
+        let lost = self.judge(&seen, &pledges, older)?;
+        hit.extend(&cut);
         let is_of_tables = matches!(whole, Recovered::Tables(_));
         ensure!(
             !(was_cut && is_of_tables) || lost.is_empty(),
@@ -224,7 +233,7 @@ impl World {
             lost.len()
         );
         match lost.is_subset(&hit) {
-            _ if was_cut && loss.is_none() => tally.cut += 1,
+            true if is_cut => tally.cut += 1,
             true if lost.is_empty() => tally.harmless += 1,
             true => tally.exact += 1,
             false => {
@@ -253,7 +262,6 @@ impl World {
         &self,
         seen: &[Seen],
         pledges: &BTreeMap<u64, u64>,
-        is_cut: bool,
         older: &BTreeSet<u64>,
     ) -> Result<BTreeSet<u64>, Failure> {
         let model = self.model.base();
@@ -266,7 +274,7 @@ impl World {
             // With an older map checkpoint, blocks pledged since then come home.
             let journal = pledges.get(&lba).map(|journal| &model[*journal as usize]);
             let had = *token == 0 || self.model.had(lba, *token);
-            let may_be_old = had && (is_cut || older.contains(&lba)) || self.might_be(lba, *token);
+            let may_be_old = had && older.contains(&lba) || self.might_be(lba, *token);
             ensure!(
                 token == expected || journal == Some(token) || may_be_old,
                 "LBA {lba} reads {token:#x}, not {expected:#x}"
@@ -312,19 +320,8 @@ impl World {
     }
 }
 
-/// True if the loss of this single block should cost nothing else. There are two exceptions. A stale summary may end with a chunk that
-/// was torn and whose number was used again: it is believed, because nothing shows which of two chunks with the same number is newer. And
-/// the header of a chunk after the map checkpoint has no copy.
-fn has_copies(case: &Case, whole: &Recovered) -> bool {
-    let is_old_summary = (case.structure, case.damage) == (Structure::Summary, Damage::Stale);
-    let Recovered::Log(whole) = whole else {
-        return true;
-    };
-    let is_behind = case.structure == Structure::Header && case.chunk > Some(whole.root.seq);
-    !is_behind && !is_old_summary
-}
-
-/// The blocks that are lost and should not be.
+/// The blocks that are lost and should not be. Only the header of a chunk after the map checkpoint has no copy: the next header names
+/// what that chunk said something about. Nothing names it if no chunk came after it.
 fn beyond(
     lost: &BTreeSet<u64>,
     hit: &BTreeSet<u64>,
@@ -332,96 +329,28 @@ fn beyond(
     whole: &Recovered,
 ) -> BTreeSet<u64> {
     let more = lost.difference(hit).copied();
-    match is_named(case, whole) {
-        true => more.filter(|lba| !case.said.contains(lba)).collect(),
-        false if has_copies(case, whole) => more.collect(),
-        false => BTreeSet::new(),
+    match (whole, case.chunk) {
+        (Recovered::Log(log), Some(chunk))
+            if chunk > log.root.seq && log.superblock.has_names() =>
+        {
+            let is_named = chunk < log.last_seq || case.is_before_a_torn_one;
+            more.filter(|lba| is_named && !case.said.contains(lba))
+                .collect()
+        }
+        _ => more.collect(),
     }
 }
 
-/// True if this is the header of a chunk after the map checkpoint, but not of the newest. The next header names what that chunk
-/// said something about, and nothing else is lost.
-fn is_named(case: &Case, whole: &Recovered) -> bool {
-    let Recovered::Log(whole) = whole else {
-        return false;
-    };
-    let is_behind = case.structure == Structure::Header && case.chunk > Some(whole.root.seq);
-    is_behind && case.chunk < Some(whole.last_seq) && whole.superblock.has_names()
-}
-
-/// The LBAs that a header says something about or moves, and those whose data is in its chunk or in a page whose number it names.
-/// Also the LBAs pledged to a block of the journal that it says something about, because that may have ended the pledge.
-fn said(medium: &Medium, whole: &Recovered, at: u64) -> BTreeSet<u64> {
-    let mut block = [0; BLOCK];
-    medium.read_into(at, &mut block);
-    let Ok((header, records)) = chunk::decode(&block, crc32c::crc32c) else {
-        return BTreeSet::new();
-    };
-    let moved = |record: &Record| match *record {
-        Record::Move { lba, .. } => Some((lba, 1)),
-        _ => record.names(),
-    };
-    let runs = records.iter().filter_map(moved);
-    let said = runs.flat_map(|(lba, blocks)| lba.0..lba.0 + blocks);
-    let blocks = at..=at + u64::from(header.data_blocks);
-    let here = blocks.flat_map(|at| hit_by(whole, at));
-    let said: BTreeSet<u64> = said.collect();
-    // A block pledged since reads what the chunk said about the journal's block, wherever that lies.
-    let pledged = pledged_before(medium, whole, header.seq).chain(pledges(whole));
-    let pledged = pledged.filter(|(_, journal)| said.contains(journal));
-    let homes: Vec<u64> = pledged.map(|(home, _)| home).collect();
-    let led = here.chain(numbered(whole, &records));
-    said.iter().copied().chain(led).chain(homes).collect()
-}
-
-/// The pledges of chunks between the map checkpoint and this one: home addresses with their journal's blocks.
-fn pledged_before<'a>(
-    medium: &'a Medium,
-    whole: &Recovered,
-    end: Seq,
-) -> impl Iterator<Item = (u64, u64)> + 'a {
-    let from = match whole {
-        Recovered::Log(whole) => whole.root.seq,
-        Recovered::Tables(_) => end,
-    };
-    (0..medium.blocks())
-        .filter_map(|at| {
-            let mut block = [0; BLOCK];
-            medium.read_into(at, &mut block);
-            chunk::decode(&block, crc32c::crc32c).ok()
-        })
-        .filter(move |(header, _)| header.seq > from && header.seq < end)
-        .flat_map(|(_, records)| records)
-        .filter_map(|record| match record {
-            Record::Pledge { home, journal } => Some((home.0, journal.0)),
-            _ => None,
-        })
-}
-
-/// The LBAs that lead to a page whose number these records name.
-fn numbered(whole: &Recovered, records: &[Record]) -> Vec<u64> {
-    let Recovered::Log(whole) = whole else {
-        return Vec::new();
-    };
-    let told: BTreeSet<Vba> = records
-        .iter()
-        .filter_map(|record| match *record {
-            Record::Pack { vba, .. }
-            | Record::PackHere { vba }
-            | Record::Share { vba, .. }
-            | Record::MoveShared { vba, .. } => Some(vba),
-            _ => None,
-        })
-        .collect();
-    let leads = whole.state.map().iter().filter(|(_, entry)| match *entry {
-        Entry::Shared(vba) => told.contains(&vba),
-        Entry::Packed(page, slot) => {
-            let base = whole.state.shared().deltas().base_of(PartId { page, slot });
-            told.contains(&page) || base.is_some_and(|base| told.contains(&base.page))
+/// What recovery finds, or else what a rescue finds, with what that has lost and why.
+fn open_or_rescue(medium: &Medium) -> Result<(Recovered, Option<Loss>, String), Failure> {
+    match open::recover(medium, None) {
+        Ok(found) => Ok((found, None, String::new())),
+        Err(error) => {
+            let rescued = open::rescue(medium, Trust::Certain)
+                .map_err(|e| format!("not opened: {error}; nor rescued: {e}"))?;
+            Ok((rescued.0, Some(rescued.1), error.to_string()))
         }
-        Entry::Unmapped | Entry::Zero | Entry::Plain(_) => false,
-    });
-    leads.map(|(lba, _)| lba.0).collect()
+    }
 }
 
 fn forget(seen: &mut [Seen], loss: &Loss) {
@@ -442,16 +371,6 @@ fn is_without_copies(superblock: &Superblock) -> bool {
     superblock.layout() == Layout::Log && superblock.parity_leaves() == 0
 }
 
-impl Case {
-    /// True if recovery may end the volume before this block: in a log the newest chunk's header or data, in tables the root.
-    fn may_cut(&self, whole: &Recovered) -> bool {
-        match whole {
-            Recovered::Log(_) => matches!(self.structure, Structure::Header | Structure::Data),
-            Recovered::Tables(_) => self.structure == Structure::Root,
-        }
-    }
-}
-
 impl World {
     /// True if the layout is `ordered` and the block might have been this when the power failed: then one of two copies of its
     /// link is the older one.
@@ -466,44 +385,6 @@ impl World {
         let is_proven = superblock.has_twins() || self.stopped && superblock.has_editions();
         superblock.layout() == Layout::Ordered && damage == Damage::Stale && !is_proven
     }
-}
-
-/// The blocks that come home when the volume is opened, by LBA.
-fn pledges(found: &Recovered) -> BTreeMap<u64, u64> {
-    match found {
-        Recovered::Log(found) => {
-            let pairs = found.state.pledges().iter();
-            pairs.map(|(home, journal)| (home.0, journal.0)).collect()
-        }
-        Recovered::Tables(_) => BTreeMap::new(),
-    }
-}
-
-/// The LBAs whose data is in a block, or needs it.
-fn hit_by(found: &Recovered, at: u64) -> BTreeSet<u64> {
-    let found = match found {
-        Recovered::Log(found) => found,
-        Recovered::Tables(found) => {
-            let here = found.links().filter(|(_, pba, _)| pba.0 == at);
-            return here.map(|(lba, ..)| lba.into()).collect();
-        }
-    };
-    let here = |entry: Entry| match entry {
-        Entry::Unmapped | Entry::Zero => false,
-        Entry::Plain(pba) => pba.0 == at,
-        Entry::Shared(vba) => found.state.shared().pba(vba).0 == at,
-        Entry::Packed(page, slot) => {
-            let base = found.state.shared().deltas().base_of(PartId { page, slot });
-            found.state.shared().pba(page).0 == at
-                || base.is_some_and(|base| found.state.shared().pba(base.page).0 == at)
-        }
-    };
-    let mapped = found.state.map().iter().filter(|(_, entry)| here(*entry));
-    // A pledged block is read where the journal has it.
-    let pledged = found.state.pledges().iter();
-    let pledged = pledged.filter(|(_, journal)| here(found.state.map().get(*journal)));
-    let pledged = pledged.map(|(home, _)| home.0);
-    mapped.map(|(lba, _)| lba.0).chain(pledged).collect()
 }
 
 /// The blocks of each structure that are not blank.
@@ -554,14 +435,6 @@ fn structure(medium: &Medium, superblock: &Superblock, at: u64) -> Structure {
             None => Structure::Data,
         },
     }
-}
-
-/// The header in a block, if there is one.
-fn header(medium: &Medium, at: u64) -> Option<ChunkHeader> {
-    let mut block = [0; BLOCK];
-    medium.read_into(at, &mut block);
-    let (header, _) = chunk::decode(&block, crc32c::crc32c).ok()?;
-    (header.at == Pba(at)).then_some(header)
 }
 
 fn damage_block(medium: &mut Medium, older: &Medium, at: u64, damage: Damage, rng: &mut Rng) {

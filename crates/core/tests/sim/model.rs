@@ -61,12 +61,14 @@ pub enum Seen {
 }
 
 /// A request that takes effect as a whole: a discard, or a write-zeroes.
+#[derive(Clone)]
 struct Step {
     op: u32,
     lba: u64,
     blocks: u64,
 }
 
+#[derive(Clone)]
 pub struct Model {
     base: Vec<u32>,
     versions: Vec<Vec<Version>>,
@@ -79,6 +81,8 @@ pub struct Model {
     steps: Vec<Step>,
     clock: u64,
     durable_from: u64,
+    /// When each acknowledged FLUSH was issued, and answered.
+    flushes: Vec<(u64, u64)>,
     believes: bool,
     /// True if promise 3 holds; without it each block may be from a different instant.
     ordered: bool,
@@ -98,6 +102,7 @@ impl Model {
             steps: Vec::new(),
             clock: 1,
             durable_from: 0,
+            flushes: Vec::new(),
             believes: false,
             ordered: true,
             chosen: Chosen::default(),
@@ -268,6 +273,7 @@ impl Model {
     /// A FLUSH that was issued at `asked` is acknowledged.
     pub fn flushed(&mut self, asked: u64) {
         self.durable_from = self.durable_from.max(asked);
+        self.flushes.push((asked, self.clock));
     }
 
     fn state(&self, version: &Version) -> Op {
@@ -389,6 +395,28 @@ impl Model {
         }
     }
 
+    /// Like [`judge`](Self::judge), for a log that ends early because the header of one of its last chunks was lost, or one of
+    /// its blocks. It holds a prefix all the same, with every FLUSH that something proves that was written and made durable after it.
+    pub fn judge_cut(&self, seen: &[Seen]) -> Result<(), String> {
+        let mut cut = self.clone();
+        cut.durable_from = self.proven_from();
+        cut.ops.iter_mut().for_each(|op| op.fua = false);
+        cut.judge(seen)
+    }
+
+    /// When the last FLUSH was issued that the log itself proves: a later write, which is durable, is in a chunk that says so.
+    fn proven_from(&self) -> u64 {
+        let written = self.versions.iter().flatten();
+        let written = written.filter(|w| w.token != 0 && self.is_done(w));
+        let durable = written.filter(|w| self.state(w).fua || self.end_of(w) < self.durable_from);
+        let last = durable.map(|w| w.at).max().unwrap_or(0);
+        let proven = self
+            .flushes
+            .iter()
+            .filter(|(_, answered)| *answered <= last);
+        proven.map(|(asked, _)| *asked).max().unwrap_or(0)
+    }
+
     /// A step is present or absent: no two blocks may show different answers.
     fn whole(&self, step: &Step, seen: &[Seen]) -> Result<(), String> {
         let mut shown: [Option<u64>; 2] = [None; 2];
@@ -474,6 +502,7 @@ impl Model {
         }
         self.ops.clear();
         self.steps.clear();
+        self.flushes.clear();
         for (base, seen) in self.base.iter_mut().zip(seen) {
             if let Seen::Token(token) = *seen {
                 *base = token;

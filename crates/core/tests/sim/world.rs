@@ -80,6 +80,8 @@ pub struct World {
     pub(super) stopped: bool,
     /// True if services run in some lives.
     is_served: bool,
+    /// The model before the last audit, if damage is judged: it knows what the last life did.
+    pub(super) last: Option<Model>,
     pub summary: Summary,
 }
 
@@ -148,6 +150,7 @@ impl World {
             worn: false,
             stopped: false,
             is_served: false,
+            last: None,
             summary: Summary::default(),
         })
     }
@@ -523,6 +526,9 @@ impl World {
             "a block cannot be read after the crash"
         );
         self.model.judge(&seen)?;
+        if let Some(last) = &mut self.last {
+            last.clone_from(&self.model);
+        }
         self.model.rebase(&seen);
         let stats = driver.core.stats();
         self.summary.redeemed += stats.redeemed_blocks;

@@ -132,6 +132,7 @@ impl Doubt {
         let stale = replay.stale(spots);
         let is_stale = |at: usize| stale.iter().any(|range| range.contains(&at));
         let spots = spots.iter().enumerate().filter(|(at, _)| !is_stale(*at));
+        let mut torn = None;
         for (_, spot) in spots {
             let follows = spot.follows(replay.last_seq, replay.last_life);
             if !follows {
@@ -143,6 +144,7 @@ impl Doubt {
                 break;
             }
             let Some(found) = replay.chunk_at(spot.place) else {
+                torn = Some(spot);
                 break;
             };
             self.apply(replay, spot, &found);
@@ -160,7 +162,9 @@ impl Doubt {
         }
         if replay.durable > replay.last_seq {
             let last = replay.durable.next();
-            self.passes_over(replay, last, None);
+            // A torn chunk's header is as good as another, if it says itself that the chunk before it was durable.
+            let next = torn.filter(|spot| spot.seq == last && spot.durable >= replay.durable);
+            self.passes_over(replay, last, next);
         }
     }
 
