@@ -19,6 +19,7 @@ use sim::summary::Summary;
 use sim::world::World;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use vellum_core::format::chunk::Record;
 
 /// Runs a seed; returns why it failed, panics included.
 fn run(seed: u64, broken: Broken, faults: bool) -> Result<Summary, String> {
@@ -164,6 +165,38 @@ fn canaries() {
         let faults = needs_faults.contains(&broken);
         let found = (first..first + 60).find(|&seed| run(seed, broken, faults).is_err());
         println!("{broken:?}: found by seed {found:?}");
+        assert!(found.is_some(), "the oracle does not notice {broken:?}");
+    }
+}
+
+/// The oracle notices a recovery that gets any kind of record wrong, or takes a torn block for whole.
+#[test]
+fn canaries_of_recovery() {
+    if seeds::number("VELLUM_SEED").is_some() {
+        return;
+    }
+    let kinds = Record::KINDS.iter();
+    let all = kinds.map(|(kind, name, ..)| (Broken::Mistakes(*kind), *name));
+    for (broken, name) in all.chain([(Broken::TornIsWhole, "torn")]) {
+        let found = (1..60).find_map(|seed| Some((seed, run(seed, broken, false).err()?)));
+        println!("{broken:?}, {name}: {found:?}");
+        assert!(
+            found.is_some(),
+            "the oracle does not notice {broken:?}, {name}"
+        );
+    }
+}
+
+/// A full volume that stays dead is noticed as such (point 7), and no other way.
+#[test]
+fn canaries_of_a_full_volume() {
+    if seeds::number("VELLUM_SEED").is_some() {
+        return;
+    }
+    for broken in [Broken::FullIsDead, Broken::RoomIsLost] {
+        let mut whys = (1..60).filter_map(|seed| run(seed, broken, false).err());
+        let found = whys.find(|why| why.contains("does not work, full or just no more"));
+        println!("{broken:?}: {found:?}");
         assert!(found.is_some(), "the oracle does not notice {broken:?}");
     }
 }

@@ -169,4 +169,8 @@ fn canaries() {
     let found =
         (1..60).find_map(|seed| run(seed, Layout::Shadow, Broken::DurableIsCached, false).err());
     assert!(found.is_some(), "a cached root is not noticed");
+    let low =
+        (1..60).find_map(|seed| run(seed, Layout::Ordered, Broken::CountsTooLow, false).err());
+    println!("a count that is too low: {low:?}");
+    assert!(low.is_some(), "a count that is too low is not noticed");
 }

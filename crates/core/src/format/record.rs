@@ -244,7 +244,9 @@ impl Record {
         }
     }
 
-    fn kind(&self) -> u8 {
+    /// Its number among [`Record::KINDS`].
+    #[must_use]
+    pub fn kind(&self) -> u8 {
         match self {
             Self::Data { .. } => 1,
             Self::Move { .. } => 2,

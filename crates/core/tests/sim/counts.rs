@@ -40,6 +40,29 @@ fn entries<E: Entry>(medium: &Medium, superblock: &Superblock) -> Result<Vec<(u6
     Ok(all)
 }
 
+/// Lowers the first count on the medium, for the canary.
+pub fn lower_one(medium: &mut Medium) {
+    let Ok(found) = open::recover(medium, None) else {
+        return;
+    };
+    let superblock = found.superblock();
+    let signer = Signer::new(superblock, crc32c::crc32c);
+    let mut bytes = [0; BLOCK];
+    for block in 0..superblock.table_blocks()[<u16 as Entry>::KIND as usize] {
+        let number = superblock.table_number(<u16 as Entry>::KIND, block as u32);
+        let at = superblock.table_at(number, 0).0;
+        medium.read_into(at, &mut bytes);
+        let mut counts: Vec<u16> = Vec::new();
+        let (editions, _) = signer.decode(number, &bytes, &mut counts);
+        if let Some(count) = counts.iter_mut().find(|count| **count > 0) {
+            *count -= 1;
+            signer.encode(number, editions.ends().1, &counts, &mut bytes);
+            let cell = medium.tokens.cell(&bytes);
+            return medium.replace(at, cell);
+        }
+    }
+}
+
 /// Checks that no count is too low (promise 5), and that the core finds every one that is too high. Returns how many are.
 pub fn audit(medium: &Medium) -> Result<u64, Failure> {
     let found = match open::recover(medium, None) {

@@ -177,6 +177,16 @@ pub enum Broken {
     ScrubSuspects,
     /// A scrub mends a block from anything that was at its address at some time.
     MendsByPlace,
+    /// A recovery gets the first record of this kind wrong in each chunk.
+    Mistakes(u8),
+    /// A recovery takes a torn block for the one that was written.
+    TornIsWhole,
+    /// A power cut leaves a count of owners that is too low.
+    CountsTooLow,
+    /// A volume that was full refuses everything from then on.
+    FullIsDead,
+    /// Room that became free is not used again.
+    RoomIsLost,
 }
 
 /// Bytes that differ from what was written.

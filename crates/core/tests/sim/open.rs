@@ -2,6 +2,7 @@
 
 use super::driver::Failure;
 use super::medium::{BLOCK, Broken, Cell, Medium, Tokens};
+use super::records;
 use super::rng::Rng;
 use std::sync::Arc;
 use vellum_core::addr::{Leaf, Pba, Segment};
@@ -126,6 +127,8 @@ struct Reader<'a> {
     sync_fails: bool,
     /// A block that cannot be read.
     bad: Option<u64>,
+    /// Recovery gets something wrong, if that is how the medium is broken.
+    mistakes: bool,
 }
 
 impl Source for Reader<'_> {
@@ -148,6 +151,9 @@ impl Source for Reader<'_> {
         }
         for (i, out) in bytes.chunks_exact_mut(BLOCK).enumerate() {
             self.medium.read_into(at.0 + i as u64, out);
+            if self.mistakes {
+                records::mistake(self.medium, at.0 + i as u64, out);
+            }
         }
         Ok(())
     }
@@ -181,6 +187,7 @@ fn recover_from(
         rng,
         sync_fails,
         bad,
+        mistakes: true,
     };
     layout::recover_within(&mut reader, blocks, crc32c::crc32c, paging)
 }
@@ -209,6 +216,7 @@ pub fn read<T>(medium: &mut Medium, by: impl FnOnce(&mut dyn Source) -> T) -> T 
         rng: &mut Rng::new(1),
         sync_fails: false,
         bad: None,
+        mistakes: false,
     })
 }
 
@@ -229,6 +237,7 @@ pub fn rescue_without(
         rng: &mut Rng::new(1),
         sync_fails: false,
         bad,
+        mistakes: false,
     };
     layout::rescue(&mut reader, blocks, crc32c::crc32c, trust)
 }
@@ -379,6 +388,7 @@ pub fn checked(medium: &Medium) -> check::Report {
         rng: &mut Rng::new(1),
         sync_fails: false,
         bad: None,
+        mistakes: false,
     };
     check::check(&mut reader, medium.blocks(), options, crc32c::crc32c)
 }
