@@ -2,8 +2,9 @@
 //!
 //! `unreached.toml` beside this crate lists those functions in groups, with the reason for each group. The list may only
 //! shrink: it is a complaint if a function that no life reaches is not listed, or if fewer lines are reached than the
-//! list says. `scripts/coverage.sh` measures, then calls this; `... shrink` removes functions that were reached or no
-//! longer exist, and adds nothing.
+//! list says. The list says also how many functions it may have, which a test compares, so that whoever adds one has to
+//! raise that number. `scripts/coverage.sh` measures, then calls this; `... shrink` removes functions that were reached
+//! or no longer exist, lowers the number, and adds nothing.
 
 mod functions;
 mod lines;
@@ -12,6 +13,7 @@ use anyhow::Context;
 use functions::Function;
 use lines::Lines;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -39,6 +41,8 @@ struct Group {
 struct List {
     /// Lines that must be reached, per thousand.
     lines: u64,
+    /// How many functions there may be.
+    most: usize,
     group: Vec<Group>,
 }
 
@@ -50,6 +54,17 @@ impl List {
 
     fn names(&self) -> BTreeSet<&String> {
         self.group.iter().flat_map(|g| &g.functions).collect()
+    }
+
+    fn growth(&self) -> Vec<String> {
+        let (names, most) = (self.names().len(), self.most);
+        let is_other =
+            |what| format!("{LIST} names {names} functions, and its `most` is {most}: {what}");
+        match names.cmp(&most) {
+            Ordering::Equal => Vec::new(),
+            Ordering::Greater => vec![is_other("give the simulation what reaches the new ones")],
+            Ordering::Less => vec![is_other("lower it, so that the list does not grow again")],
+        }
     }
 
     fn compare(&self, found: &Found) -> Vec<String> {
@@ -77,7 +92,16 @@ impl List {
                 .retain(|name| found.unreached.contains(name));
         }
         self.group.retain(|group| !group.functions.is_empty());
+        self.most = self.most.min(self.names().len());
     }
+}
+
+/// Checks that the list has not grown.
+///
+/// # Errors
+/// If it cannot be read, or is malformed.
+pub fn check_list(root: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(List::read(&root.join(LIST))?.growth())
 }
 
 /// A measurement.
@@ -205,7 +229,8 @@ fn shut() -> u8 {
         let functions = names.iter().map(|name| (*name).to_owned()).collect();
         let why = "so".to_owned();
         let group = vec![Group { why, functions }];
-        List { lines, group }
+        let most = names.len();
+        List { lines, most, group }
     }
 
     #[test]
@@ -234,6 +259,16 @@ fn shut() -> u8 {
         let trace = "SF:/src/a/b.rs\nDA:3,1\nDA:4,0\nDA:7,0\nDA:8,0\nend_of_record\n";
         let mut list = list(0, &["a/b.rs Box::open", "a/b.rs gone"]);
         list.shrink_to(&found(trace));
-        assert!(list.group.is_empty(), "{list:?}");
+        assert!(list.group.is_empty() && list.most == 0, "{list:?}");
+    }
+
+    #[test]
+    fn a_list_that_has_grown_is_a_complaint() {
+        let mut list = list(0, &["a/b.rs Box::open"]);
+        assert!(list.growth().is_empty());
+        for most in [0, 2] {
+            list.most = most;
+            assert_eq!(list.growth().len(), 1, "{most}");
+        }
     }
 }

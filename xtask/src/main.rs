@@ -20,6 +20,7 @@ fn main() -> anyhow::Result<ExitCode> {
             complaints.extend(trips::check(&root)?);
             complaints.extend(words::check(&root)?);
             complaints.extend(shape::check(&root)?);
+            complaints.extend(coverage::check_list(&root)?);
             complaints.extend(dependencies::check(&workspace, &root)?);
             for complaint in &complaints {
                 println!("{complaint}");

@@ -1,7 +1,9 @@
 //! The repository itself, under test.
 
 use xtask::workspace::Workspace;
-use xtask::{dependencies, guide, imports, links, promise, root, shape, text, trips, words};
+use xtask::{
+    coverage, dependencies, guide, imports, links, promise, root, shape, text, trips, words,
+};
 
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
@@ -30,6 +32,11 @@ fn the_guide_is_whole_and_explains_its_terms() {
 #[test]
 fn what_comes_from_outside_is_allowed() {
     none(dependencies::check(&Workspace::read(&root()).unwrap(), &root()).unwrap());
+}
+
+#[test]
+fn what_no_life_reaches_has_not_become_more() {
+    none(coverage::check_list(&root()).unwrap());
 }
 
 #[test]
