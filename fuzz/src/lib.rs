@@ -12,6 +12,7 @@ pub mod ext4;
 pub mod format;
 mod frames;
 pub mod life;
+pub mod mounts;
 pub mod ops;
 pub mod options;
 pub mod snapshots;

@@ -260,7 +260,8 @@ pub fn mounts() -> Vec<Mounted> {
     mounts_in(&table)
 }
 
-fn mounts_in(table: &[u8]) -> Vec<Mounted> {
+/// The mounts in a table that the kernel wrote.
+pub fn mounts_in(table: &[u8]) -> Vec<Mounted> {
     let text = String::from_utf8_lossy(table);
     text.lines().filter_map(mounted).collect()
 }

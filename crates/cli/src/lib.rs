@@ -144,6 +144,13 @@ pub fn asked(line: &[u8]) -> serde_json::Value {
     control::answer(line, &willing::Volumes, &mut control::After::default())
 }
 
+/// The mount points and sources in a table of mounts.
+#[must_use]
+pub fn mounted(table: &[u8]) -> Vec<(PathBuf, PathBuf)> {
+    let found = host::mounts_in(table).into_iter();
+    found.map(|mount| (mount.target, mount.source)).collect()
+}
+
 /// Parses a state file and writes it again.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ const FUSE_INIT: u32 = 26;
 const VERSION: (u32, u32) = (7, 31);
 /// The kernel's own default.
 const READ_AHEAD_BYTES: u32 = 128 << 10;
-const HEADER_BYTES: usize = 40;
+pub const HEADER_BYTES: usize = 40;
 const INIT_BYTES: usize = 64;
 
 /// The number of /dev/fuse, from linux/major.h and linux/miscdevice.h.
@@ -44,7 +44,7 @@ pub fn session<F: fuser::Filesystem>(
 }
 
 /// Two sockets that preserve message boundaries, as the kernel's device does.
-fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: room for two numbers, which are ours alone on success.
@@ -57,7 +57,7 @@ fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// FUSE_INIT as sent by a kernel that supports everything and accepts whatever it is offered.
-fn init() -> Vec<u8> {
+pub fn init() -> Vec<u8> {
     let length = (HEADER_BYTES + INIT_BYTES) as u32;
     let mut message: Vec<u8> = [length, FUSE_INIT, 1].map(u32::to_ne_bytes).concat();
     message.resize(HEADER_BYTES, 0);

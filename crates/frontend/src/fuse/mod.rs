@@ -14,6 +14,8 @@ mod files;
 mod found;
 mod mount;
 mod reply;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod turnstile;
 
 use crate::finder::Finder;
