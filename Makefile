@@ -69,8 +69,9 @@ test-aarch64: ## the core's tests on another processor, by qemu-user, and the di
 	@scripts/aarch64.sh
 
 soak: VELLUM_SECONDS = 3600
-soak: ## simulated crashes and faults from fresh seeds, an hour or VELLUM_SECONDS=N a test, with a digest for each seed
+soak: ## simulated crashes, faults, commit orders and power cuts from fresh seeds, an hour or VELLUM_SECONDS=N a test, the core's with a digest for each seed
 	VELLUM_SECONDS=$(VELLUM_SECONDS) VELLUM_DIGESTS=1 cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2 crashes faults
+	VELLUM_SOAK=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-device --test commit_order --test crash -- --nocapture a_committed_transaction_is_whole_in_any_order_of_arrival a_power_cut_keeps_a_prefix
 
 coverage: ## what of the core no simulated life reaches, against xtask/unreached.toml; SHRINK=1 takes out of it what is reached now
 	@scripts/setup.sh build

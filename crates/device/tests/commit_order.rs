@@ -2,6 +2,7 @@
 //! and arrive in any order, and the power fails anywhere. Whatever is committed then must be present and whole.
 //!
 //! `VELLUM_LIVES=n` runs as many lives, from `VELLUM_SEED` on (each life has its own seed, and can be replayed alone).
+//! `VELLUM_SOAK=n` runs fresh seeds for n seconds.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,6 +15,9 @@ mod common;
 mod ext4;
 #[path = "common/log.rs"]
 mod log;
+#[path = "common/soak.rs"]
+#[allow(dead_code, reason = "one part of it is used")]
+mod soak;
 
 use common::{Client, Random, assert_sound, create_as, small, wait_for};
 use std::sync::Arc;
@@ -384,7 +388,10 @@ fn a_committed_transaction_is_whole_in_any_order_of_arrival() {
     let first = from_env("VELLUM_SEED", 1);
     for layout in [Layout::Log, Layout::Shadow] {
         let mut world = World::new(layout, true);
-        for seed in first..first + lives / 2 {
+        let seeds = soak::seeds("commit_order", first..first + lives / 2, 2);
+        let mut lives = 0;
+        for seed in seeds {
+            lives += 2;
             let found = world.live(seed);
             assert_eq!(
                 found,

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/soak.rs"]
+mod soak;
 
 use common::{
     Client, Random, Sink, assert_sound, create, create_as, open, open_packing, small, wait_for,
@@ -181,7 +183,8 @@ fn lives_with_kills(layout: Layout) {
 #[test]
 fn a_power_cut_keeps_a_prefix() {
     for layout in LAYOUTS {
-        for seed in 0..40 {
+        for seed in soak::seeds("a_power_cut_keeps_a_prefix", 0..40, LAYOUTS.len() as u64) {
+            let _tells = soak::Tells(seed);
             let plan = Plan::seeded(seed);
             lives_with_power_cuts(layout, seed, plan);
         }
