@@ -165,11 +165,24 @@ impl<D: BlockDevice> Client<D> {
     }
 }
 
+/// The upper half of a number whose block differs in a few bytes from others of its family.
+const ALIKE: u64 = 0xa11c_e000 << 32;
+
+/// The number of a block that is like all others of its family: a short delta if it replaces one of them.
+pub fn alike(family: u64, number: u64) -> u64 {
+    ALIKE | (family & 0xfff) << 32 | number & 0xffff_ffff
+}
+
 /// A block identified by one number; all zeros for 0. How much of it does not repeat depends on the number.
 pub fn block_of(fill: u64) -> [u8; BLOCK_BYTES] {
+    let family = fill >> 32;
+    let seed = match family << 32 & !(0xfff << 32) {
+        ALIKE => family,
+        _ => fill,
+    };
     let mut block = [0; BLOCK_BYTES];
-    let mut word = fill;
-    let random = [512, 4, 30, 100, 200, 300, 340][fill as usize % 7];
+    let mut word = seed;
+    let random = [512, 4, 30, 100, 200, 300, 340][seed as usize % 7];
     for bytes in block.chunks_exact_mut(8).take(random) {
         bytes.copy_from_slice(&word.to_le_bytes());
         word = if fill == 0 {
@@ -178,6 +191,7 @@ pub fn block_of(fill: u64) -> [u8; BLOCK_BYTES] {
             word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)
         };
     }
+    block[..8].copy_from_slice(&fill.to_le_bytes());
     block
 }
 
