@@ -56,7 +56,8 @@ test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real 
 	@scripts/setup.sh test
 	VELLUM_LONG=1 cargo test --locked -p vellum-lab --test run --test papers --test compare --test settled
 	VELLUM_LONG=1 cargo test --locked -p vellum-cli --test full_ext4 --test properties --test cuts
-	VELLUM_LONG=1 cargo test --locked -p vellum-device --test commits --test commit_order --test clones --test lying_drive
+	VELLUM_LONG=1 cargo test --locked -p vellum-device --test commits --test commit_order --test clones --test lying_drive \
+		--test pledged_history --test snapshots --test stream
 	VELLUM_LONG=1 cargo test --locked -p vellum-ext4 --test dynamic
 	VELLUM_LONG=1 cargo test --locked -p vellum-core --test crash --test crash_tables --test damage
 	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2

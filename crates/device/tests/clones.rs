@@ -7,10 +7,13 @@
 )]
 
 mod common;
+#[path = "common/drawn.rs"]
+mod drawn;
 #[path = "common/gate.rs"]
 mod gate;
 
 use common::{Client, Random, assert_sound, create_keeping, open_packing, read_all, superblock_of};
+use drawn::{Counted, Drawn, contents, seeds};
 use gate::Gate;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -241,21 +244,21 @@ fn next(model: &Model, random: &mut Random, fresh: &mut u64) -> Act {
         (9, _, whose) => Act::Change(whose, Change::Zero(lba, length)),
         (number, _, clone) => {
             let whose = clone.filter(|_| number < 19);
-            // Some blocks are equal to others, so that they are deduplicated.
-            let fill = |n| if number % 5 == 0 { 7 } else { *fresh + n };
-            Act::Change(whose, Change::Write(lba, (0..length).map(fill).collect()))
+            let fills = contents(random, lba, length, *fresh);
+            Act::Change(whose, Change::Write(lba, fills))
         }
     }
 }
 
 #[test]
 fn each_reads_as_what_was_written_to_it() {
-    for seed in 0..8 {
+    let mut counted = Counted::default();
+    for seed in seeds(8) {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
         create(&*medium, 10_000);
         let (mut random, mut fresh, mut model) = (Random(seed), 1, Model::new());
         for life in 0..4 {
-            let volume = open(&medium);
+            let volume = Drawn::of(seed + life).open(&medium, &mut random);
             assert_eq!(model.differs_from(&Model::of(&volume)), None, "seed {seed}");
             for number in 0..150 {
                 let one = next(&model, &mut random, &mut fresh);
@@ -272,10 +275,12 @@ fn each_reads_as_what_was_written_to_it() {
                 0 => volume.stop().unwrap(),
                 _ => Client::new(&volume).flush().unwrap(),
             }
+            counted.add(&volume);
             drop(volume);
             assert_sound(&*medium);
         }
     }
+    counted.has_seen_in(8, &Counted::PLAIN);
 }
 
 /// Begins with a clone, and makes some more changes.
@@ -338,23 +343,24 @@ fn is_no_instant(mut model: Model, acts: &[Act], durable: usize, found: &Model) 
 /// last flush of any of them.
 #[test]
 fn the_power_may_fail_whenever_it_likes() {
-    let is_long = std::env::var_os("VELLUM_LONG").is_some();
-    for seed in 0..if is_long { 600 } else { 60 } {
+    let mut counted = Counted::default();
+    for seed in seeds(60) {
         let fault = Arc::new(FaultMedium::over_memory(BLOCKS, Plan::default()));
         create(&*fault, 10_000);
         let medium: Arc<dyn Medium> = fault.clone();
         let (mut random, mut fresh) = (Random(seed), 1);
-        let volume = open(&medium);
+        let volume = Drawn::of(seed).open(&medium, &mut random);
         let begun = begin(&volume, &mut random, &mut fresh);
         fault.set_plan(Plan::seeded(seed).with_cut_after(random.below(400)));
         let (acts, durable) = live(&volume, begun.clone(), &mut random, &mut fresh);
         if !fault.is_off() {
             fault.power_cut(seed);
         }
+        counted.add(&volume);
         drop(volume);
         fault.set_plan(Plan::default());
         fault.restart();
-        let volume = open(&medium);
+        let volume = Drawn::of(seed / 5).open(&medium, &mut random);
         let mut model = Model::of(&volume);
         let differs = is_no_instant(begun, &acts, durable, &model);
         assert_eq!(
@@ -377,9 +383,11 @@ fn the_power_may_fail_whenever_it_likes() {
         let behind = volume.extents(Lba(SIZE), 1000, 10);
         assert!(behind.iter().all(|run| !run.mapped), "seed {seed}");
         volume.stop().unwrap();
+        counted.add(&volume);
         drop(volume);
         assert_sound(&*medium);
     }
+    counted.has_seen_in(60, &Counted::PLAIN);
 }
 
 #[test]

@@ -6,11 +6,14 @@
 )]
 
 mod common;
+#[path = "common/drawn.rs"]
+mod drawn;
 
 use common::{
     Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small, stop_sound,
     superblock_of,
 };
+use drawn::{Counted, Drawn, contents};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +35,11 @@ const SIZE: u64 = 600;
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
+}
+
+/// The same under other policies, one after the other.
+fn open_drawn(medium: &Arc<dyn Medium>, number: u64) -> Arc<Volume> {
+    Drawn::of(number).open(medium, &mut Random(number))
 }
 
 /// The expected contents of the volume, its snapshots and its clones; zeros where there is no entry.
@@ -77,14 +85,7 @@ impl Known {
                 (lba..lba + length).for_each(|lba| _ = known.remove(&lba));
                 continue;
             }
-            let fill = |n| {
-                if step % 5 == 0 {
-                    7 + n
-                } else {
-                    1000 * seed + 10 * step + n
-                }
-            };
-            let fills: Vec<u64> = (0..length).map(fill).collect();
+            let fills = contents(&mut random, lba, length, 1000 * seed + 10 * step);
             client.write(lba, &fills).unwrap();
             known.extend((lba..).zip(fills));
         }
@@ -135,6 +136,10 @@ fn kept(medium: &dyn Medium) -> BTreeMap<u64, Option<Place>> {
 
 /// A volume with two snapshots and a clone, not stopped.
 fn filled() -> (Arc<dyn Medium>, Known) {
+    filled_under(open)
+}
+
+fn filled_under(open: impl Fn(&Arc<dyn Medium>) -> Arc<Volume>) -> (Arc<dyn Medium>, Known) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create_keeping(&*medium, SIZE, 6000);
     let (volume, mut known) = (open(&medium), Known::default());
@@ -162,6 +167,7 @@ fn to(blocks: u64) -> NewSize {
 
 #[test]
 fn kept_blocks_survive_growth_and_later_moves() {
+    let mut counted = Counted::default();
     let (mut before, mut known) = filled();
     let mut size = SIZE;
     for (number, blocks) in [(1, 2600), (2, 3300), (3, 4000)] {
@@ -173,17 +179,18 @@ fn kept_blocks_survive_growth_and_later_moves() {
         assert_eq!(superblock_of(&*medium), grown);
         assert!(grown.history().kept() >= history.kept());
         assert_sound(&*medium);
-        let volume = open(&medium);
+        let volume = open_drawn(&medium, number);
         assert_eq!(volume.blocks(), size);
         known.holds(&volume);
         // Also where those blocks had been.
         Known::write(&volume, &mut known.now, 10 * number, 60);
         known.write_clone(&volume, "clone", 10 * number + 1);
         known.holds(&volume);
+        counted.add(&volume);
         // As in a crash.
         drop(volume);
         assert_sound(&*medium);
-        let volume = open(&medium);
+        let volume = open_drawn(&medium, number + 1);
         known.holds(&volume);
         drop(volume);
         let volume = common::open(&medium);
@@ -217,6 +224,7 @@ fn kept_blocks_survive_growth_and_later_moves() {
         known.holds(&volume);
     }
     assert_eq!(volume.snapshot_room().unwrap().0, 0);
+    counted.has_seen(&Counted::PLAIN);
 }
 
 /// Nothing is shared: only the growth explains why tags name other LBAs.
@@ -269,7 +277,8 @@ fn a_rescue_gives_clients_no_blocks_of_snapshots() {
 
 #[test]
 fn growth_cut_short_changes_no_snapshot_or_clone() {
-    let (before, known) = filled();
+    let mut counted = Counted::default();
+    let (before, known) = filled_under(|medium| Drawn::Everything.open(medium, &mut Random(2)));
     let cut_at = |cut: Option<u64>| {
         let seed = cut.unwrap_or(0);
         let fault = Arc::new(FaultMedium::over_memory(2700, Plan::seeded(seed)));
@@ -293,17 +302,19 @@ fn growth_cut_short_changes_no_snapshot_or_clone() {
         fault.restart();
         fault.set_plan(Plan::seeded(cut));
         let medium: Arc<dyn Medium> = fault.clone();
-        let volume = open(&medium);
+        let volume = open_drawn(&medium, cut);
         let mut known = known.clone();
         outcomes[usize::from(volume.blocks() > SIZE)] += 1;
         known.holds(&volume);
         Known::write(&volume, &mut known.now, cut, 40);
         known.write_clone(&volume, "clone", cut + 1);
+        counted.add(&volume);
         drop(volume);
-        known.holds(&open(&medium));
+        known.holds(&open_drawn(&medium, cut + 1));
         assert_sound(&*medium);
     }
     assert!(outcomes[0] > 10 && outcomes[1] > 0, "{outcomes:?}");
+    counted.has_seen(&Counted::PLAIN);
 }
 
 /// True if nothing has changed since the schedule took the newest snapshot.

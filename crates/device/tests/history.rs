@@ -6,8 +6,11 @@
 )]
 
 mod common;
+#[path = "common/drawn.rs"]
+mod drawn;
 
-use common::{Client, create_keeping, open_packing, small, wait_for};
+use common::{Client, Random, create_keeping, open_packing, small, wait_for};
+use drawn::Drawn;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -27,8 +30,9 @@ fn medium(history: u32) -> Arc<dyn Medium> {
     medium_of(4000, 400, history)
 }
 
+/// As a user opens it.
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
-    open_packing(medium, Compression::Lz4)
+    Drawn::Usual.open(medium, &mut Random(0))
 }
 
 fn each_second(keep: &str) -> Schedule {
@@ -278,9 +282,9 @@ fn a_full_volume_opened_for_a_command_keeps_its_snapshots() {
 
 #[test]
 fn two_snapshots_deleted_at_once_leave_the_older_one_intact() {
-    for _ in 0..3 {
+    for round in 0..3 {
         let medium = medium_of(30_000, 10_000, 1000);
-        let volume = open(&medium);
+        let volume = Drawn::of(round).open(&medium, &mut Random(round));
         let mut client = Client::new(&volume);
         client.write(0, &[1; 60]).unwrap();
         for (taken, name) in (1..).zip(["a", "b"]) {

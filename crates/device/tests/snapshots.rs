@@ -7,11 +7,14 @@
 )]
 
 mod common;
+#[path = "common/drawn.rs"]
+mod drawn;
 
 use common::{
     Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small, stop_sound,
     superblock_of,
 };
+use drawn::{Counted, Drawn, contents, seeds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,7 +107,7 @@ fn step(volume: &Arc<Volume>, model: &mut Model, random: &mut Random, fresh: &mu
             model.now[range].fill(*fresh);
         }
         _ => {
-            let fills: Vec<u64> = (0..length).map(|n| *fresh + n).collect();
+            let fills = contents(random, lba, length, *fresh);
             *fresh += length;
             client.write(lba, &fills).unwrap();
             model.now[range].copy_from_slice(&fills);
@@ -114,7 +117,8 @@ fn step(volume: &Arc<Volume>, model: &mut Model, random: &mut Random, fresh: &mu
 
 #[test]
 fn each_reads_as_it_was_taken_whatever_happens() {
-    for seed in 0..6 {
+    let mut counted = Counted::default();
+    for seed in seeds(6) {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4 * BLOCKS));
         create(&*medium, 20_000);
         let mut random = Random(seed);
@@ -124,7 +128,7 @@ fn each_reads_as_it_was_taken_whatever_happens() {
             ..Model::default()
         };
         for life in 0..4 {
-            let volume = open(&medium);
+            let volume = Drawn::of(seed + life).open(&medium, &mut random);
             model.holds(&volume);
             for number in 0..120 {
                 step(&volume, &mut model, &mut random, &mut fresh);
@@ -133,6 +137,7 @@ fn each_reads_as_it_was_taken_whatever_happens() {
                 }
             }
             model.holds(&volume);
+            counted.add(&volume);
             match life % 2 {
                 0 => volume.stop().unwrap(),
                 // As in a crash of the server: an answered write is only in memory, unless it is flushed.
@@ -142,6 +147,7 @@ fn each_reads_as_it_was_taken_whatever_happens() {
             assert_sound(&*medium);
         }
     }
+    counted.has_seen_in(6, &Counted::PLAIN);
 }
 
 /// What must be present after a life that a power cut ends.
@@ -174,7 +180,7 @@ impl Shown {
                     volume.delete_snapshot(&name).is_ok()
                 }
                 _ => {
-                    let fills = [1000 + 2 * number, 1001 + 2 * number];
+                    let fills = contents(random, lba as u64, 2, 1000 + 2 * number);
                     now[lba..lba + 2].copy_from_slice(&fills);
                     client.write(lba as u64, &fills).is_ok()
                 }
@@ -204,12 +210,13 @@ impl Shown {
 
 #[test]
 fn the_power_may_fail_whenever_it_likes() {
-    for seed in 0..40 {
+    let mut counted = Counted::default();
+    for seed in seeds(40) {
         let fault = Arc::new(FaultMedium::over_memory(BLOCKS, Plan::default()));
         create(&*fault, 2000);
         let medium: Arc<dyn Medium> = fault.clone();
         let mut random = Random(seed);
-        let volume = open(&medium);
+        let volume = Drawn::of(seed).open(&medium, &mut random);
         let now: Vec<u64> = (1..=400).collect();
         let mut client = Client::new(&volume);
         for (lba, fills) in (0..).step_by(20).zip(now.chunks(20)) {
@@ -223,10 +230,11 @@ fn the_power_may_fail_whenever_it_likes() {
         if !fault.is_off() {
             fault.power_cut(seed);
         }
+        counted.add(&volume);
         drop((client, volume));
         fault.set_plan(Plan::default());
         fault.restart();
-        let volume = open(&medium);
+        let volume = Drawn::of(seed / 5).open(&medium, &mut random);
         shown.holds(&volume, seed);
         // The next one may get the number of one that never existed.
         let before = read_all(&volume);
@@ -244,9 +252,11 @@ fn the_power_may_fail_whenever_it_likes() {
         let behind = volume.extents(vellum_core::addr::Lba(400), 1000, 10);
         assert!(behind.iter().all(|run| !run.mapped), "seed {seed}");
         volume.stop().unwrap();
+        counted.add(&volume);
         drop((client, seen, volume));
         assert_sound(&*medium);
     }
+    counted.has_seen_in(40, &Counted::PLAIN);
 }
 
 /// Clients write one block after the other, each with an increasing number. A snapshot is an instant: its version of a block is

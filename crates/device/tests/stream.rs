@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod common;
+#[path = "common/drawn.rs"]
+mod drawn;
 #[path = "../../../fuzz/src/frames.rs"]
 mod frames;
 #[path = "../../../fuzz/src/stream.rs"]
 mod fuzz;
 
 use common::{Client, Random, assert_sound, create_keeping, read_all};
+use drawn::{Counted, Drawn, contents, seeds};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -57,6 +60,15 @@ fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     try_open(medium, true).unwrap()
 }
 
+/// The same under other policies, one after the other.
+fn open_drawn(medium: &Arc<dyn Medium>, number: u64) -> Arc<Volume> {
+    let options = OpenOptions {
+        receiving: true,
+        ..Drawn::of(number).options(&**medium, &mut Random(number))
+    };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+}
+
 fn open_read_only(medium: &Arc<dyn Medium>) -> Volume {
     let options = OpenOptions {
         read_only: true,
@@ -93,7 +105,7 @@ fn change(volume: &Arc<Volume>, random: &mut Random, times: u64) {
             2 => client.write(lba, &vec![0; length as usize]).unwrap(),
             _ => {
                 let first = 1 + random.below(1 << 40);
-                let fills: Vec<u64> = (first..first + length).collect();
+                let fills = contents(random, lba, length, first);
                 client.write(lba, &fills).unwrap();
             }
         }
@@ -103,7 +115,7 @@ fn change(volume: &Arc<Volume>, random: &mut Random, times: u64) {
 /// A volume with snapshots s0 to s2, and later writes; also returns the contents of each.
 fn origin(seed: u64) -> (Arc<Volume>, Vec<Vec<u64>>) {
     let mut random = Random(seed);
-    let volume = open(&volume(BLOCKS));
+    let volume = open_drawn(&volume(BLOCKS), seed);
     let mut all = Vec::new();
     for (name, times) in [("s0", 40), ("s1", 6), ("s2", 10)] {
         change(&volume, &mut random, times);
@@ -116,12 +128,13 @@ fn origin(seed: u64) -> (Arc<Volume>, Vec<Vec<u64>>) {
 
 #[test]
 fn what_is_sent_is_what_is_received() {
-    for seed in 0..8 {
+    let mut counted = Counted::default();
+    for seed in seeds(8) {
         let (origin, all) = origin(seed);
         // A target of the same size, and a larger one with data past the end of the other.
         for blocks in [BLOCKS, BLOCKS + 77] {
             let medium = volume(blocks);
-            let to = open(&medium);
+            let to = open_drawn(&medium, seed / 2 + blocks);
             change(&to, &mut Random(seed), 5);
             Client::new(&to).write(blocks - 1, &[9]).unwrap();
             let whole = sent(&origin, "s0", None);
@@ -144,10 +157,13 @@ fn what_is_sent_is_what_is_received() {
             take(&third, &sent(&to, "s2", Some("s0")), false).unwrap();
             assert_eq!(seen(&third, "s2"), seen(&to, "s2"));
             to.stop().unwrap();
+            counted.add(&to);
             drop(to);
             assert_sound(&*medium);
         }
+        counted.add(&origin);
     }
+    counted.has_seen_in(8, &Counted::CONTENTS);
 }
 
 /// And back: the origin receives what was done elsewhere.
@@ -200,7 +216,7 @@ fn only_what_changed_is_in_the_stream() {
 
 #[test]
 fn a_cut_stream_is_no_snapshot_and_is_taken_again() {
-    for seed in 0..6 {
+    for seed in seeds(6) {
         let (origin, all) = origin(seed);
         let streams = [sent(&origin, "s0", None), sent(&origin, "s1", Some("s0"))];
         let medium = volume(BLOCKS);
@@ -277,13 +293,14 @@ fn blocks_already_received_are_not_written_again() {
 
 #[test]
 fn the_power_may_fail_while_it_is_received() {
-    for seed in 0..40 {
-        let (origin, all) = origin(seed % 4);
+    let mut counted = Counted::default();
+    for seed in seeds(40) {
+        let (origin, all) = origin(seed % 7);
         let fault = Arc::new(FaultMedium::over_memory(8 * BLOCKS, Plan::default()));
         create(&*fault, BLOCKS);
         let medium: Arc<dyn Medium> = fault.clone();
         let mut random = Random(seed);
-        let to = open(&medium);
+        let to = open_drawn(&medium, seed);
         take(&to, &sent(&origin, "s0", None), false).unwrap();
         let stream = sent(&origin, "s2", Some("s0"));
         let ios = random.below(120);
@@ -292,10 +309,11 @@ fn the_power_may_fail_while_it_is_received() {
         if !fault.is_off() {
             fault.power_cut(seed);
         }
+        counted.add(&to);
         drop(to);
         fault.set_plan(Plan::default());
         fault.restart();
-        let to = open(&medium);
+        let to = open_drawn(&medium, seed / 5);
         assert_eq!(seen(&to, "s0"), all[0], "seed {seed}");
         let name = to.snapshots().unwrap().pop().unwrap();
         if name.arrives || name.name == "s0" {
@@ -308,9 +326,11 @@ fn the_power_may_fail_while_it_is_received() {
         assert_eq!(seen(&to, "s2"), all[2], "seed {seed}");
         assert_eq!(read_all(&to), all[2], "seed {seed}");
         to.stop().unwrap();
+        counted.add(&to);
         drop(to);
         assert_sound(&*medium);
     }
+    counted.has_seen_in(40, &Counted::PLAIN);
 }
 
 #[test]
