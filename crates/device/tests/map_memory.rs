@@ -9,12 +9,14 @@
 mod common;
 
 use common::{
-    Client, assert_sound, create, open_packing, small, stop_sound, superblock_of, wait_for,
+    Client, assert_sound, create, open_packing, open_under, small, stop_sound, superblock_of,
+    wait_for,
 };
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Leaf};
 use vellum_device::block::Op;
 use vellum_device::pack::Compression;
+use vellum_device::policy::Policy;
 use vellum_device::{OpenOptions, StopError, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
@@ -291,4 +293,42 @@ fn a_lost_leaf_of_pages_poisons_the_volume() {
         assert!(ask(&mut client), "{name}");
         assert!(client.flush().is_err(), "{name}");
     }
+}
+
+/// The same of a page with two owners: the one that stays must not read as zeros when the other one goes.
+#[test]
+fn a_lost_leaf_of_shared_pages_makes_no_zeros_of_their_last_owners() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium);
+    let policy = Policy {
+        dedup: true,
+        ..Policy::default()
+    };
+    let volume = open_under(&medium, policy);
+    let mut client = Client::new(&volume);
+    let fills: Vec<u64> = (1..=20).collect();
+    for lba in [0, 100] {
+        client.write(lba, &fills).unwrap();
+        client.flush().unwrap();
+    }
+    assert_eq!(volume.stats().core["shared_pages"], 20);
+    volume.stop().unwrap();
+    drop((client, volume));
+
+    let volume = open(&medium, Some(0));
+    let superblock = superblock_of(&*medium);
+    let pages = Leaf(superblock.map_leaves());
+    zero_leaf(&*medium, pages);
+    let parity = superblock.parity(superblock.stripe_of(pages)).unwrap();
+    zero_leaf(&*medium, parity);
+    let mut client = Client::new(&volume);
+    let write = client.write_request(0, &[99; 20], false);
+    let read = client.request(Op::Read, 100, 20);
+    let last = client.write_request(100, &[98; 20], false);
+    let tags = client.submit(vec![write, read, last]);
+    // The writes may have been answered before that.
+    let [_, read, _] = [0, 1, 2].map(|index| client.sink.wait(tags[index]));
+    assert!(read.is_err());
+    assert!(client.flush().is_err());
+    assert!(volume.stats().poisoned_by.is_some(), "by the leaf");
 }

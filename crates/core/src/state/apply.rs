@@ -202,6 +202,11 @@ impl State {
     fn leave(&mut self, vba: Vba, lba: Lba) {
         let hash = self.shared.hash(vba);
         if let Left::One(owner, pba) = self.shared.remove(vba, lba) {
+            if pba == Pba::NOWHERE {
+                // The leaf with its place is lost. The volume ends, and answers nothing more from this state.
+                self.map.set(owner, Entry::Unmapped);
+                return;
+            }
             self.map.set(owner, Entry::Plain(pba));
             self.strays.insert(pba, owner);
             self.events.push_back(Event::Unshared { hash, owner });
