@@ -13,7 +13,7 @@ mod drawn;
 mod gate;
 
 use common::{Client, Random, assert_sound, create_keeping, open_packing, read_all, superblock_of};
-use drawn::{Counted, Drawn, contents, seeds};
+use drawn::{Counted, Drawn, contents, has_lost_power, seeds};
 use gate::Gate;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -356,6 +356,7 @@ fn the_power_may_fail_whenever_it_likes() {
         if !fault.is_off() {
             fault.power_cut(seed);
         }
+        has_lost_power(&volume);
         counted.add(&volume);
         drop(volume);
         fault.set_plan(Plan::default());

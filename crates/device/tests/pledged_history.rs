@@ -11,67 +11,27 @@
 mod common;
 #[path = "common/drawn.rs"]
 mod drawn;
-#[path = "../../../fuzz/src/ext4.rs"]
-#[allow(dead_code, unused_imports, reason = "one part of it is used")]
-mod ext4;
-#[path = "common/log.rs"]
-mod log;
+#[path = "common/host.rs"]
+mod host;
 
-use common::{Client, Random, assert_sound, block_of, create_keeping, stop_sound, wait_for};
-use drawn::{Counted, Drawn, contents, seeds};
-use std::collections::{BTreeMap, BTreeSet};
+use common::{Client, Random, assert_sound, stop_sound};
+use drawn::{Counted, Drawn, contents, has_lost_power, seeds};
+use host::{
+    Act, FILES, FILLER, HOMES, Host, SIZE, Sums, act, made, noise, sum_of, sums, try_sums,
+    write_request,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
 use vellum_core::addr::Lba;
-use vellum_device::block::{BlockDevice, BlockError, Op};
+use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::{SnapshotError, Volume, crc32c};
 use vellum_medium::{FaultMedium, Medium, Plan};
 
-/// Blocks that clients see: all of the file system.
-const SIZE: u64 = 4096;
-/// The place of the journal, and the blocks of it that are used.
-const JOURNAL: u64 = 68;
-const USED: u64 = 120;
-/// Blocks that the journal commits.
-const HOMES: std::ops::Range<u64> = 1400..1424;
-/// Blocks that it does not.
-const FILES: std::ops::Range<u64> = 1424..1480;
 /// How often the file system is mounted with one seed.
 const LIVES: u64 = 4;
-/// What is compared.
-const SHOWN: [std::ops::Range<u64>; 2] = [0..200, 1390..1490];
-
-/// Sums of all blocks that are compared.
-type Sums = BTreeMap<u64, u32>;
-
-fn sums<D: BlockDevice>(device: &Arc<D>) -> Sums {
-    let mut client = Client::new(device);
-    let mut found = Sums::new();
-    for lba in SHOWN.into_iter().flatten().step_by(10) {
-        let request = client.request(Op::Read, lba, 10);
-        let read = client.call(request).unwrap();
-        let blocks = (0..10).map(|n| crc32c(read.frames.block(n)));
-        found.extend((lba..).zip(blocks));
-    }
-    found
-}
-
-fn sum_of(fill: u64) -> u32 {
-    crc32c(&block_of(fill))
-}
-
-/// One act of the client.
-#[derive(Clone, Debug)]
-enum Act {
-    /// The last block may commit copies: each with its home, and its number.
-    Write(u64, Vec<Vec<u8>>, Vec<(u64, u64)>),
-    Discard(u64, u64),
-    Flush,
-    Take(String),
-    Clone(String, String),
-    WriteClone(String, u64, Vec<u64>),
-    Delete(String),
-    RollBack(String),
-}
 
 /// What has to be there.
 #[derive(Clone, Default)]
@@ -192,118 +152,7 @@ impl Model {
     }
 }
 
-fn act(volume: &Arc<Volume>, one: &Act) -> Result<(), SnapshotError> {
-    let mut client = Client::new(volume);
-    match one {
-        Act::Write(lba, blocks, _) => {
-            let op = Op::Write { fua: false };
-            let mut request = client.request(op, *lba, blocks.len() as u64);
-            for (index, block) in blocks.iter().enumerate() {
-                request.frames.block_mut(index).copy_from_slice(block);
-            }
-            client.call(request).map(drop)?;
-        }
-        Act::Discard(lba, blocks) => client.discard(*lba, *blocks)?,
-        Act::Flush => client.flush()?,
-        Act::Take(name) => volume.take_snapshot(name, 1)?,
-        Act::Clone(of, name) => volume.clone_snapshot(of, name, 1)?,
-        Act::WriteClone(name, lba, fills) => {
-            let clone = Arc::new(volume.clone_at(name)?.expect("it is a clone"));
-            Client::new(&clone).write(*lba, fills)?;
-        }
-        Act::Delete(name) => volume.delete_snapshot(name)?,
-        Act::RollBack(name) => volume.roll_back(name)?,
-    }
-    Ok(())
-}
-
-/// The client's file system: what it knows of its journal.
-struct Host {
-    random: Random,
-    superblock: Vec<u8>,
-    /// The number and the place of the next transaction.
-    sequence: u32,
-    block: u64,
-    /// Copies that are committed and not home.
-    away: BTreeMap<u64, u64>,
-    fresh: u64,
-}
-
 impl Host {
-    fn blocks(fills: &[u64]) -> Vec<Vec<u8>> {
-        fills.iter().map(|fill| block_of(*fill).to_vec()).collect()
-    }
-
-    /// Begins the log again, at its first block.
-    fn begin(&mut self) -> Vec<Act> {
-        self.block = 1;
-        log::begin(&mut self.superblock, self.sequence, 1);
-        vec![
-            Act::Write(JOURNAL, vec![self.superblock.clone()], Vec::new()),
-            Act::Flush,
-        ]
-    }
-
-    /// As a mount after a replay.
-    fn mount(&mut self) -> Vec<Act> {
-        self.away.clear();
-        self.sequence += 20;
-        log::begin(&mut self.superblock, self.sequence, 0);
-        let empty = Act::Write(JOURNAL, vec![self.superblock.clone()], Vec::new());
-        let mut acts = vec![empty, Act::Flush];
-        acts.extend(self.begin());
-        acts
-    }
-
-    fn go_home(&mut self, most: usize) -> Vec<Act> {
-        let homes: Vec<u64> = self.away.keys().take(most).copied().collect();
-        let write = |home| {
-            let fill = self.away.remove(&home)?;
-            Some(Act::Write(home, Self::blocks(&[fill]), Vec::new()))
-        };
-        homes.into_iter().filter_map(write).collect()
-    }
-
-    fn commit(&mut self) -> Vec<Act> {
-        let count = 1 + self.random.below(5);
-        let first = HOMES.start + self.random.below(HOMES.end - HOMES.start - 2 * count);
-        let homes: Vec<u64> = (0..count).map(|n| first + 2 * n).collect();
-        self.fresh += 10;
-        let mut fills = contents(&mut self.random, first, count, self.fresh);
-        if self.random.below(6) == 0 {
-            fills[0] = 0;
-        }
-        let copies = Self::blocks(&fills);
-        let mut acts = Vec::new();
-        if self.block + count + 2 > USED {
-            acts.extend(self.go_home(usize::MAX));
-            acts.push(Act::Flush);
-            acts.extend(self.begin());
-        }
-        let named: Vec<(u32, u32)> = homes.iter().map(|home| (*home as u32, 0)).collect();
-        let parts: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
-        let mut blocks = vec![log::descriptor(self.sequence, &named, &parts)];
-        blocks.extend(copies);
-        let commit = log::commit(self.sequence);
-        let at = JOURNAL + self.block;
-        let pairs: Vec<(u64, u64)> = homes.into_iter().zip(fills).collect();
-        self.away.extend(pairs.iter().copied());
-        self.sequence += 1;
-        self.block += count + 2;
-        match self.random.below(2) {
-            0 => {
-                blocks.push(commit);
-                acts.push(Act::Write(at, blocks, pairs));
-            }
-            _ => {
-                acts.push(Act::Write(at, blocks, Vec::new()));
-                acts.push(Act::Write(at + count + 1, vec![commit], pairs));
-            }
-        }
-        acts.push(Act::Flush);
-        acts
-    }
-
     /// What comes next.
     fn next(&mut self, model: &Model) -> Vec<Act> {
         self.fresh += 10;
@@ -341,6 +190,11 @@ impl Host {
                 self.go_home(most)
             }
             (24..26, ..) => vec![Act::Flush],
+            (26..32, ..) => {
+                // The log comes round.
+                let lba = FILLER.start + self.random.below(FILLER.end - FILLER.start - 40);
+                vec![Act::Write(lba, noise(self.fresh << 16), Vec::new())]
+            }
             _ => self.commit(),
         }
     }
@@ -404,20 +258,6 @@ impl Life {
     }
 }
 
-/// A volume with a file system on it, which nobody has mounted yet.
-fn made() -> Arc<FaultMedium> {
-    let fault = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
-    create_keeping(&*fault, SIZE, 400);
-    let medium: Arc<dyn Medium> = fault.clone();
-    let volume = common::open(&medium);
-    for (at, bytes) in ext4::mounted().pages() {
-        let page = Act::Write(at / 4096, vec![bytes.to_vec()], Vec::new());
-        act(&volume, &page).unwrap();
-    }
-    volume.stop().unwrap();
-    fault
-}
-
 /// Nothing is left when all of them are deleted.
 fn gone(volume: &Volume, found: &Model, medium: &dyn Medium) {
     for name in found.clones.keys().chain(found.snapshots.keys()) {
@@ -431,14 +271,7 @@ fn gone(volume: &Volume, found: &Model, medium: &dyn Medium) {
 fn lives(seed: u64, counted: &mut Counted) {
     let fault = made();
     let medium: Arc<dyn Medium> = fault.clone();
-    let mut host = Host {
-        random: Random(seed),
-        superblock: Vec::new(),
-        sequence: 1,
-        block: 1,
-        away: BTreeMap::new(),
-        fresh: 1,
-    };
+    let mut host = Host::new(seed);
     let mut before: Option<Life> = None;
     for number in 0..=LIVES {
         let drawn = Drawn::of(seed + number);
@@ -452,14 +285,7 @@ fn lives(seed: u64, counted: &mut Counted) {
             return gone(&volume, &found, &*medium);
         }
         let mut life = Life::new(found);
-        if host.random.below(4) > 0 {
-            wait_for(&volume, "the scout", |volume| {
-                !volume.stats().commits.looking
-            });
-        }
-        let request = Client::new(&volume).request(Op::Read, JOURNAL, 1);
-        let read = Client::new(&volume).call(request).unwrap();
-        host.superblock = read.frames.block(0).to_vec();
+        host.look(&volume);
         let cut = host.random.below(3) < 2;
         if cut {
             let ios = 5 + host.random.below(400);
@@ -492,6 +318,7 @@ fn end(
         if !fault.is_off() {
             fault.power_cut(seed);
         }
+        has_lost_power(&volume);
     } else if number == 3 {
         volume.stop().unwrap();
         life.now.committed.clear();
@@ -510,5 +337,137 @@ fn a_snapshot_reads_as_it_was_taken_whatever_is_put_home() {
     seeds(12).for_each(|seed| lives(seed, &mut counted));
     eprintln!("{counted:?}");
     counted.has_seen_in(12, &Counted::PLAIN);
+    counted.has_seen_in(12, &["collections"]);
     counted.has_seen_in(12, &Counted::JOURNALED);
+}
+
+/// What a client that journals tells the one that takes snapshots.
+struct Progress {
+    goes_on: AtomicBool,
+    steps: AtomicU64,
+}
+
+impl Progress {
+    /// Waits until it has gone on by some steps, or has ended.
+    fn wait_for(&self, steps: u64) {
+        let end = self.steps.load(Ordering::Relaxed) + steps;
+        while self.goes_on.load(Ordering::Relaxed) && self.steps.load(Ordering::Relaxed) < end {
+            sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+/// Journals until the volume refuses, or nobody takes snapshots any more. Some commit blocks arrive before what they commit.
+fn journal_on(volume: &Arc<Volume>, host: &mut Host, progress: &Progress) {
+    let mut client = Client::new(volume);
+    let mut early = None;
+    while progress.goes_on.load(Ordering::Relaxed) {
+        let acts = match host.random.below(8) {
+            0..5 => host.commit(),
+            5 | 6 => host.go_home(3),
+            _ => vec![Act::Discard(HOMES.start + host.random.below(20), 2)],
+        };
+        let mut acts = VecDeque::from(acts);
+        while let Some(one) = acts.pop_front() {
+            if let (Act::Write(..), Some(Act::Write(at, blocks, pairs))) = (&one, acts.front())
+                && !pairs.is_empty()
+                && host.random.below(2) == 0
+            {
+                let commit = write_request(&mut client, *at, blocks).ok();
+                early = commit.and_then(|commit| client.submit(vec![commit]).pop());
+                acts.pop_front();
+                let most = if host.random.below(10) == 0 { 300 } else { 2 };
+                sleep(Duration::from_millis(host.random.below(most)));
+            }
+            let is_done = act(volume, &one).is_ok();
+            let is_committed = early.take().is_none_or(|tag| client.sink.wait(tag).is_ok());
+            if !is_done || !is_committed {
+                return progress.goes_on.store(false, Ordering::Relaxed);
+            }
+        }
+        progress.steps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes snapshots, and reads each of them, until the power fails. Returns those that were not deleted.
+fn take_on(
+    volume: &Arc<Volume>,
+    random: &mut Random,
+    progress: &Progress,
+) -> BTreeMap<String, Sums> {
+    let mut seen = BTreeMap::new();
+    for number in 0..2 + random.below(12) {
+        let name = format!("s{number}");
+        if volume.take_snapshot(&name, number).is_err() {
+            break;
+        }
+        let Ok(Ok(sums)) = volume.seen_at(&name).map(|view| try_sums(&Arc::new(view))) else {
+            break;
+        };
+        seen.insert(name, sums);
+        while seen.len() > random.below(4) as usize {
+            let (name, _) = seen.pop_first().unwrap();
+            if volume.delete_snapshot(&name).is_err() {
+                return seen;
+            }
+        }
+        progress.wait_for(random.below(16));
+    }
+    seen
+}
+
+/// No act waits for another one here, so a block may be pledged while a snapshot is taken.
+#[test]
+fn a_snapshot_taken_while_a_client_journals_reads_the_same_after_a_cut() {
+    let mut counted = Counted::default();
+    for seed in seeds(30) {
+        let (fault, mut host) = (made(), Host::new(seed));
+        let medium: Arc<dyn Medium> = fault.clone();
+        let mut random = Random(seed + 1);
+        // Only these rows replay.
+        let drawn = Drawn::of(seed % 4);
+        let volume = drawn.open(&medium, &mut random);
+        host.look(&volume);
+        host.mount()
+            .iter()
+            .for_each(|one| act(&volume, one).unwrap());
+        let ios = 5 + random.below(1000);
+        fault.set_plan(Plan::seeded(seed).with_cut_after(ios));
+        let progress = Progress {
+            goes_on: AtomicBool::new(true),
+            steps: AtomicU64::new(0),
+        };
+        let seen = std::thread::scope(|scope| {
+            scope.spawn(|| journal_on(&volume, &mut host, &progress));
+            let seen = take_on(&volume, &mut random, &progress);
+            progress.goes_on.store(false, Ordering::Relaxed);
+            seen
+        });
+        counted.add(&volume);
+        if !fault.is_off() {
+            fault.power_cut(seed);
+        }
+        has_lost_power(&volume);
+        drop(volume);
+        fault.set_plan(Plan::default());
+        fault.restart();
+        let volume = drawn.open(&medium, &mut random);
+        for (name, sums) in seen {
+            let view = Arc::new(volume.seen_at(&name).unwrap());
+            let differs = differ(&sums, &try_sums(&view).unwrap());
+            assert_eq!(differs, None, "VELLUM_SEED={seed}: snapshot {name}");
+        }
+        counted.add(&volume);
+        stop_sound(&volume, &*medium);
+    }
+    eprintln!("{counted:?}");
+    counted.has_seen_in(30, &Counted::JOURNALED);
+}
+
+/// The first block that differs.
+fn differ(known: &Sums, found: &Sums) -> Option<u64> {
+    found
+        .iter()
+        .find(|(lba, sum)| known[lba] != **sum)
+        .map(|(lba, _)| *lba)
 }

@@ -14,7 +14,7 @@ use common::{
     Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small, stop_sound,
     superblock_of,
 };
-use drawn::{Counted, Drawn, contents, seeds};
+use drawn::{Counted, Drawn, contents, has_lost_power, seeds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -230,6 +230,7 @@ fn the_power_may_fail_whenever_it_likes() {
         if !fault.is_off() {
             fault.power_cut(seed);
         }
+        has_lost_power(&volume);
         counted.add(&volume);
         drop((client, volume));
         fault.set_plan(Plan::default());

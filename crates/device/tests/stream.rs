@@ -12,7 +12,7 @@ mod frames;
 mod fuzz;
 
 use common::{Client, Random, assert_sound, create_keeping, read_all};
-use drawn::{Counted, Drawn, contents, seeds};
+use drawn::{Counted, Drawn, contents, has_lost_power, seeds};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -309,6 +309,7 @@ fn the_power_may_fail_while_it_is_received() {
         if !fault.is_off() {
             fault.power_cut(seed);
         }
+        has_lost_power(&to);
         counted.add(&to);
         drop(to);
         fault.set_plan(Plan::default());

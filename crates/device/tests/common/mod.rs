@@ -93,7 +93,7 @@ impl<D: BlockDevice> Client<D> {
     }
 
     /// Fails if there is no memory for it, and will be none soon.
-    fn try_request(&mut self, op: Op, lba: u64, blocks: u64) -> Result<Request, BlockError> {
+    pub fn try_request(&mut self, op: Op, lba: u64, blocks: u64) -> Result<Request, BlockError> {
         self.next += 1;
         let quota = match op {
             Op::Read => Some(Quota::Read),
