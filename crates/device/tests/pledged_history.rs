@@ -334,11 +334,11 @@ fn end(
 #[test]
 fn a_snapshot_reads_as_it_was_taken_whatever_is_put_home() {
     let mut counted = Counted::default();
-    seeds(12).for_each(|seed| lives(seed, &mut counted));
+    seeds(20).for_each(|seed| lives(seed, &mut counted));
     eprintln!("{counted:?}");
-    counted.has_seen_in(12, &Counted::PLAIN);
-    counted.has_seen_in(12, &["collections"]);
-    counted.has_seen_in(12, &Counted::JOURNALED);
+    counted.has_seen_in(20, &Counted::PLAIN);
+    counted.has_seen_in(20, &["collections"]);
+    counted.has_seen_in(20, &Counted::JOURNALED);
 }
 
 /// What a client that journals tells the one that takes snapshots.

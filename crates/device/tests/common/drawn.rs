@@ -128,10 +128,10 @@ impl Counted {
         }
     }
 
-    /// Checks that each of these things happened often enough to be tried.
+    /// Checks that each of these things happened. How often depends on how soon a file system is found.
     pub fn has_seen(&self, names: &[&str]) {
         for name in names {
-            assert!(self.0[name] > 5, "too few {name}: {self:?}");
+            assert!(self.0[name] > 0, "no {name}: {self:?}");
         }
     }
 

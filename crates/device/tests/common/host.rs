@@ -25,7 +25,7 @@ pub const HOMES: std::ops::Range<u64> = 1400..1424;
 /// Blocks that it does not.
 pub const FILES: std::ops::Range<u64> = 1424..1480;
 /// Blocks that only fill the log.
-pub const FILLER: std::ops::Range<u64> = 2000..2200;
+pub const FILLER: std::ops::Range<u64> = 2000..2100;
 /// What is compared.
 pub const SHOWN: [std::ops::Range<u64>; 3] = [0..200, 1390..1490, FILLER];
 
@@ -228,7 +228,7 @@ pub fn made() -> Arc<FaultMedium> {
         act(&volume, &page).unwrap();
     }
     // What fills the volume, so that the collector has something to do.
-    for lba in (FILLER.end..3500).step_by(40) {
+    for lba in (FILLER.end..3400).step_by(40) {
         act(&volume, &Act::Write(lba, noise(lba), Vec::new())).unwrap();
     }
     volume.stop().unwrap();
