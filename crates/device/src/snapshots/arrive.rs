@@ -179,18 +179,25 @@ pub(crate) fn arrived(
 ) -> Result<(), SnapshotError> {
     let closed = closed_to_answer(shared, keeper)?;
     let mut book = keeper.book();
-    let snapshot = *book.by_name(name).ok_or_else(|| ListError::unknown(name))?;
-    let plan = before(shared, &mut book, snapshot.number)?;
-    let block = book.set_stage(name, Stage::Kept)?;
-    if let Err(error) = carry::list(shared, &book, block) {
-        book.set_stage(name, snapshot.stage)?;
-        carry::drop_plan(shared, &mut book, plan);
-        return Err(error.into());
-    }
-    book.keep(plan);
+    keeper.expects_one();
+    let kept = keep(shared, &mut book, name);
     keeper.note(&book);
+    kept?;
     debug_assert!(whole(&book, name).is_ok());
     drop(book);
     drop(closed);
     Ok(carry::flush(shared)?)
+}
+
+fn keep(shared: &SharedVolume, book: &mut Snapshots, name: &str) -> Result<(), SnapshotError> {
+    let snapshot = *book.by_name(name).ok_or_else(|| ListError::unknown(name))?;
+    let plan = before(shared, book, snapshot.number)?;
+    let block = book.set_stage(name, Stage::Kept)?;
+    if let Err(error) = carry::list(shared, book, block) {
+        book.set_stage(name, snapshot.stage)?;
+        carry::drop_plan(shared, book, plan);
+        return Err(error.into());
+    }
+    book.keep(plan);
+    Ok(())
 }

@@ -108,6 +108,12 @@ impl Keeper {
         self.has_any.load(Ordering::Acquire)
     }
 
+    /// Notes that a snapshot is about to be in the list, the first one perhaps: until [`note`](Self::note) is called, no block may change
+    /// unless the book is asked. It is in use meanwhile.
+    pub fn expects_one(&self) {
+        self.has_any.store(true, Ordering::Release);
+    }
+
     /// Notes that the list has changed.
     pub fn note(&self, book: &Snapshots) {
         self.has_any

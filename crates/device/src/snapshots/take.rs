@@ -191,19 +191,31 @@ pub(crate) fn take(
     if let Some(arriving) = book.arriving() {
         return Err(SnapshotError::Arrives(arriving.identity.name));
     }
-    let (snapshot, place) = book.propose(identity)?;
-    let plan = before(shared, &mut book, snapshot.number)?;
-    let block = book.add(snapshot, place);
-    if let Err(error) = carry::list(shared, &book, block) {
-        book.remove(snapshot.number);
-        carry::drop_plan(shared, &mut book, plan);
-        return Err(error.into());
-    }
-    book.keep(plan);
+    // A commit block that waits may go on meanwhile, and pledge homes. What is kept is decided before.
+    keeper.expects_one();
+    let added = add(shared, &mut book, identity);
     keeper.note(&book);
+    added?;
     drop(book);
     drop(closed);
     Ok(carry::flush(shared)?)
+}
+
+fn add(
+    shared: &SharedVolume,
+    book: &mut Snapshots,
+    identity: Identity,
+) -> Result<(), SnapshotError> {
+    let (snapshot, place) = book.propose(identity)?;
+    let plan = before(shared, book, snapshot.number)?;
+    let block = book.add(snapshot, place);
+    if let Err(error) = carry::list(shared, book, block) {
+        book.remove(snapshot.number);
+        carry::drop_plan(shared, book, plan);
+        return Err(error.into());
+    }
+    book.keep(plan);
+    Ok(())
 }
 
 /// Prepares for a snapshot of this number. Removes old rows that have this number: they would be taken for the new snapshot's. Keeps the
