@@ -139,9 +139,9 @@ pub trait BlockDevice: Send + Sync {
     /// Starts requests in order and empties the vector; each is answered through `replies`.
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>);
     /// Notes that a write of these blocks is refused and never submitted: there is no [memory](Self::frames) for it, or the rest of a block
-    /// that it changes could not be read.
-    fn refused(&self, lba: Lba, blocks: u64) {
-        let _ = (lba, blocks);
+    /// that it changes could not be read. `why`: the error that its client gets.
+    fn refused(&self, lba: Lba, blocks: u64, why: &BlockError) {
+        let _ = (lba, blocks, why);
     }
     /// Reports what is mapped from `lba` on: at least one extent, at most `blocks` blocks and `max` extents. Covers fewer blocks
     /// where looking at all of them would keep other requests waiting.

@@ -183,8 +183,8 @@ impl BlockDevice for Growable {
         self.now.read().submit(requests, replies);
     }
 
-    fn refused(&self, lba: Lba, blocks: u64) {
-        self.now.read().refused(lba, blocks);
+    fn refused(&self, lba: Lba, blocks: u64, why: &BlockError) {
+        self.now.read().refused(lba, blocks, why);
     }
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {

@@ -59,7 +59,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Core;
 use vellum_core::seam::{Hint, Input};
 use vellum_medium::Medium;
-use vellum_watch::{Refusal, journals};
+use vellum_watch::journals;
 
 /// A volume that is being served.
 pub struct Volume {
@@ -506,11 +506,11 @@ impl BlockDevice for Volume {
         self.pass_on(requests, replies);
     }
 
-    fn refused(&self, lba: Lba, blocks: u64) {
+    fn refused(&self, lba: Lba, blocks: u64, why: &BlockError) {
         if lba.0.saturating_add(blocks) <= self.blocks() {
             let write = Request::new(Op::Write { fua: false }, lba, blocks, Frames::default());
             self.shared
-                .with_core(|now, inner, _| inner.gate.answered(now, &write, Err(Refusal::Failed)));
+                .with_core(|now, inner, _| inner.gate.refused(now, &write, why));
         }
     }
 

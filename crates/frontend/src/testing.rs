@@ -144,7 +144,7 @@ impl BlockDevice for RamDisk {
         &self.pool
     }
 
-    fn refused(&self, lba: Lba, blocks: u64) {
+    fn refused(&self, lba: Lba, blocks: u64, _: &BlockError) {
         self.refused.lock().push((lba.0, blocks));
     }
 

@@ -188,7 +188,7 @@ impl ByteDevice {
                     for (lba, blocks) in self.pieces(lba, blocks, Quota::Write) {
                         let pool = self.device().frames();
                         let taken = pool.take(Quota::Write, blocks as usize);
-                        let refused = |_: &_| self.device().refused(Lba(lba), blocks);
+                        let refused = |why: &_| self.device().refused(Lba(lba), blocks, why);
                         let mut frames = taken.inspect_err(refused)?;
                         for i in 0..frames.len() {
                             let (piece, left) = rest.split_at(BLOCK_BYTES);
@@ -268,7 +268,7 @@ impl ByteDevice {
     ) -> Result<(), BlockError> {
         // Memory first, then the turn, and always in this order of the quotas.
         let pool = self.device().frames();
-        let refused = |_: &_| self.device().refused(Lba(lba), 1);
+        let refused = |why: &_| self.device().refused(Lba(lba), 1, why);
         let old = pool.take(Quota::Read, 1).inspect_err(refused)?;
         let mut new = pool.take(Quota::Write, 1).inspect_err(refused)?;
         let _turn = self.0.enter(lba);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use vellum_core::addr::Lba;
-use vellum_device::block::{BlockDevice, Extent, Op, Replies, Request};
+use vellum_device::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use vellum_device::frames::FramePool;
 use vellum_trace::limits::{DISK_BLOCKS_MAX, REQUEST_BLOCKS_MAX};
 use vellum_trace::{Header, Sizes, TraceError, Writer};
@@ -185,8 +185,8 @@ impl BlockDevice for Recorder {
         self.device.submit(requests, replies);
     }
 
-    fn refused(&self, lba: Lba, blocks: u64) {
-        self.device.refused(lba, blocks);
+    fn refused(&self, lba: Lba, blocks: u64, why: &BlockError) {
+        self.device.refused(lba, blocks, why);
     }
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {

@@ -246,6 +246,10 @@ impl CommitOrder {
             } => (news(journal), COMMIT_SILENCE),
             _ if wait.is_answered => return None,
             Reason::Scan => (wait.since, SCOUT_PATIENCE),
+            // Other blocks that are refused meanwhile are no sign that this one comes.
+            Reason::Blocks {
+                was_refused: true, ..
+            } => (wait.since, COMMIT_PATIENCE),
             Reason::Blocks { journal, .. } => {
                 let patience = match wait.may_be_answered() {
                     true => COMMIT_SILENCE,

@@ -20,6 +20,15 @@ pub(super) fn given_up(offset: u64) -> String {
     )
 }
 
+/// About a commit block that gets ENOSPC because blocks are missing.
+pub(super) fn without_room(offset: u64) -> String {
+    format!(
+        "the journal commit block at byte {offset} got ENOSPC, as what it commits did: that has not come \
+         again within {} s. Make room (`vellum stats` says how much there is), and let the client go on",
+        COMMIT_PATIENCE.as_secs()
+    )
+}
+
 /// About a commit block that is refused because blocks are missing.
 pub(super) fn too_late(offset: u64, missing: u32) -> String {
     format!(

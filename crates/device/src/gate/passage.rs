@@ -46,7 +46,9 @@ impl Passage<'_> {
             let has_room = self.has_room();
             let may_come = |reason: &Reason| match reason {
                 Reason::Scan => self.scout.is_behind(),
-                Reason::Blocks { was_refused, .. } => has_room || !was_refused,
+                Reason::Blocks { was_refused, .. } => {
+                    !was_refused || has_room && self.keeper.is_none_or(Keeper::has_room)
+                }
             };
             let commits = &mut self.inner.gate.commits;
             commits.stop(&change, write.blocks, room, waited.as_ref(), may_come)
@@ -204,6 +206,8 @@ impl Passage<'_> {
             Due::Refusal(_) if !has_room || waiting.wait.reason.was_refused() => {
                 // The client may have stopped until there is room.
                 self.inner.gate.refused += 1;
+                let told = messages::without_room(pending.request.lba.0 * BLOCK);
+                self.batch.warnings.push(("commit", told));
                 return self.refuse(waiting.write.pending, incomplete(Refusal::NoRoom));
             }
             Due::Refusal(missing) => {

@@ -120,6 +120,15 @@ impl Keeper {
             .store(book.newest().is_some(), Ordering::Release);
     }
 
+    /// True if a snapshot could keep one more block; false if that cannot be decided at once.
+    pub fn has_room(&self) -> bool {
+        let has_room = |book: MutexGuard<'_, Snapshots>| {
+            let (kept, most) = book.room();
+            kept < most
+        };
+        !self.has_any() || self.book.try_lock().is_some_and(has_room)
+    }
+
     /// True if a block may change now without being kept before; false if that cannot be decided at once.
     pub fn may_change(&self, lba: Lba) -> bool {
         !self.has_any() || self.book.try_lock().is_some_and(|book| !book.wants(lba))

@@ -402,7 +402,7 @@ impl Filesystem for Files {
             let mut frames = match pool.take(Quota::Write, blocks) {
                 Ok(frames) => frames,
                 Err(e) => {
-                    file.bytes.device().refused(Lba(lba), blocks as u64);
+                    file.bytes.device().refused(Lba(lba), blocks as u64, &e);
                     return reply.error(errno(&e));
                 }
             };

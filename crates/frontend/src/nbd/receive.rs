@@ -386,7 +386,8 @@ impl Receiver {
             match self.payload(blocks as usize)? {
                 Ok(frames) => self.part(slot, Op::Write { fua }, Lba(lba), blocks, frames),
                 Err(refused) => {
-                    self.session.export.device().refused(Lba(lba), blocks);
+                    let device = self.session.export.device();
+                    device.refused(Lba(lba), blocks, &refused);
                     self.refuse_part(slot, refused);
                 }
             }

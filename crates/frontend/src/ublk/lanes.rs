@@ -98,7 +98,11 @@ fn run(node: &Node, bytes: &ByteDevice, job: Job) {
                 }
                 Err(error) => {
                     if matches!(op, Op::Write { .. }) {
-                        bytes.device().refused(Lba(lba), blocks);
+                        let why = match error {
+                            libc::ENOSPC => BlockError::NoRoom,
+                            _ => BlockError::Io("there is no memory for it".to_owned()),
+                        };
+                        bytes.device().refused(Lba(lba), blocks, &why);
                     }
                     end(&outcomes, tag, -error);
                 }
