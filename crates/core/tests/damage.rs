@@ -32,7 +32,7 @@ enum Age {
 }
 
 /// Seeds that once failed. The comment above each says what was wrong.
-const FOUND: [(Layout, Age, u64); 26] = [
+const FOUND: [(Layout, Age, u64); 28] = [
     // The leaf of a number was lost, and an LBA that had had another number was believed.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -75,6 +75,9 @@ const FOUND: [(Layout, Age, u64); 26] = [
     (Layout::Log, Age::New, 2_251_703_215),
     // The chunk after a lost one was torn, and what its header says of the lost one was not used: everything was lost.
     (Layout::Log, Age::New, 4006),
+    // A chunk that was there shared a block with one that the power cut had taken, and the block's earlier owner was taken for the later.
+    (Layout::Log, Age::Before, 3075),
+    (Layout::Log, Age::Before, 1061),
     // An old superblock was believed: the volume had grown since, and a power cut had torn its other superblock.
     (Layout::Log, Age::New, 830_001_995),
     // A root had no second copy when the next commit overwrote what the previous root needs, and recovery went back to that one.

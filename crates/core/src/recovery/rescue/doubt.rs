@@ -162,8 +162,12 @@ impl Doubt {
         }
         if replay.durable > replay.last_seq {
             let last = replay.durable.next();
-            // A torn chunk's header is as good as another, if it says itself that the chunk before it was durable.
-            let next = torn.filter(|spot| spot.seq == last && spot.durable >= replay.durable);
+            // A torn chunk's header is as good as another, if it says itself that the chunk before it was durable. An older life's may have
+            // been replaced: the newer one's chunk with its number can be unreadable.
+            let life = replay.superblock.life();
+            let next = torn.filter(|spot| {
+                spot.seq == last && spot.durable >= replay.durable && spot.life == life
+            });
             self.passes_over(replay, last, next);
         }
     }

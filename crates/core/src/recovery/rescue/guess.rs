@@ -48,7 +48,9 @@ impl Since {
                     self.place(index, vba);
                 }
                 let writer = spots.writer(&all.superblock, pba);
-                if writer.is_none_or(|writer| writer > index) {
+                if writer
+                    .is_none_or(|writer| writer > index || spots.may_lack_a_writer(writer, index))
+                {
                     self.gone.insert(vba.0);
                 }
                 self.lba.insert(lba.0, index);
@@ -130,6 +132,13 @@ impl<'a> Spots<'a> {
     /// True if no chunk is missing between two.
     fn lack_none(&self, from: usize, to: usize) -> bool {
         self.since[to] <= from
+    }
+
+    /// True if a chunk between two may be missing that wrote where the first did, and whose write a crash took: then a record of the second
+    /// does not mean the first's block. What the second one knew to be durable is where it was written, or is overwritten since.
+    fn may_lack_a_writer(&self, first: usize, second: usize) -> bool {
+        let whole_from = self.since[second];
+        self.all[whole_from].seq > self.all[second].durable.next() && first < whole_from
     }
 
     /// The chunk that wrote what is in a block.
