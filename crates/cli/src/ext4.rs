@@ -76,7 +76,7 @@ fn barriers(options: &str) -> Option<bool> {
     let says = |option: &str| match option.trim().split_once('=') {
         None if option.trim() == "nobarrier" => Some(false),
         None => (option.trim() == "barrier").then_some(true),
-        Some(("barrier", number)) => Some(number.contains(|c| !matches!(c, '0' | 'x' | 'X'))),
+        Some(("barrier", number)) => Some(number.contains(|c| !matches!(c, '0' | 'x' | 'X' | '+'))),
         Some(_) => None,
     };
     options.split(',').rev().find_map(says)
@@ -198,6 +198,7 @@ mod tests {
             "nobarrier",
             "barrier=0",
             "barrier=0x00",
+            "barrier=+0",
             "barrier=1, barrier=0",
         ] {
             let asked = format!("{none},{MOUNT_OPTIONS}");

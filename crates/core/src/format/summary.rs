@@ -261,13 +261,13 @@ pub fn may_be_left_of(
     if raw.signature == *signature || (is_named && !is_whole) {
         return true;
     }
-    // The first sector may be what is lost. A segment that is full has an owner for nearly every block.
+    // The first sector may be what is lost. In a segment that is full at least every second block has an owner: the others are headers.
     let entries = body.chunks_exact(ENTRY).take(count);
     let after_the_first = entries.skip((SECTOR - size_of::<RawSummary>()).div_ceil(ENTRY));
     let kinds: Vec<Option<u64>> = after_the_first.map(kind_of).collect();
     let is_of_entries = |group: &[Option<u64>]| {
         let owned = group.iter().flatten().filter(|kind| **kind > 0).count();
-        group.iter().all(Option::is_some) && owned * 2 > group.len()
+        group.iter().all(Option::is_some) && owned * 2 >= group.len()
     };
     !looks_like_one(bytes) && kinds.chunks_exact(GROUP).any(is_of_entries)
 }
@@ -386,6 +386,19 @@ mod tests {
             bytes[at] ^= 0x10;
             assert!(may_be_left(&bytes), "byte {at}");
         }
+        // One block in each chunk: every other one is a header.
+        let tag = |index: usize| Tag {
+            owner: match index % 2 {
+                0 => Owner::None,
+                _ => Owner::Lba(Lba(index as u64)),
+            },
+            sum: index as u32,
+        };
+        let tags: Vec<Tag> = (0..COUNT).map(tag).collect();
+        let mut bytes = vec![0; BLOCK_BYTES];
+        encode(&SIGNATURE, SEGMENT, Seq(9), &tags, crc32c, &mut bytes);
+        bytes[..SECTOR].fill(0x55);
+        assert!(may_be_left(&bytes));
         for (fill, sectors) in [(0, 0..5), (0x55, 0..5), (0x55, 1..7), (0, 3..4)] {
             let mut bytes = whole.clone();
             bytes[sectors.start * SECTOR..sectors.end * SECTOR].fill(fill);
