@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::{SnapshotError, Volume, crc32c};
@@ -219,13 +219,14 @@ impl Life {
         }
     }
 
-    /// Carries these out; false if the power has failed.
+    /// Carries these out; false if the power has failed, or if what the snapshots keep has filled the volume.
     fn carry_out(&mut self, volume: &Arc<Volume>, acts: Vec<Act>) -> bool {
         acts.into_iter().all(|one| {
             let done = act(volume, &one);
             let is_done = done.is_ok();
             if let Err(SnapshotError::Block(BlockError::Full)) = done {
-                panic!("{one:?}: there is room");
+                let room = volume.stats().room;
+                assert!(room.used_percent >= 90, "{one:?}: there is room: {room:?}");
             }
             if is_done {
                 self.now.after(&one, &mut |_| {});
@@ -301,28 +302,26 @@ fn lives(seed: u64, counted: &mut Counted) {
             life.now.clone().is(&Model::of(&volume), &when);
         }
         counted.add(&volume);
-        end(&fault, volume, (seed, number, cut), &mut life);
+        if number == 3 && !cut {
+            volume.stop().unwrap();
+            if goes_on {
+                life.now.committed.clear();
+                life = Life::new(life.now);
+            }
+        }
+        end(&fault, volume, (seed, cut));
         assert_sound(&*medium);
         before = Some(life);
     }
 }
 
-/// Ends a life: by a power cut, by a kill, or by a stop.
-fn end(
-    fault: &FaultMedium,
-    volume: Arc<Volume>,
-    (seed, number, cut): (u64, u64, bool),
-    life: &mut Life,
-) {
+/// Ends a life: by a power cut, or by a kill if the volume was not stopped.
+fn end(fault: &FaultMedium, volume: Arc<Volume>, (seed, cut): (u64, bool)) {
     if cut {
         if !fault.is_off() {
             fault.power_cut(seed);
         }
         has_lost_power(&volume);
-    } else if number == 3 {
-        volume.stop().unwrap();
-        life.now.committed.clear();
-        *life = Life::new(life.now.clone());
     }
     drop(volume);
     fault.set_plan(Plan::default());
@@ -351,14 +350,26 @@ impl Progress {
     /// Waits until it has gone on by some steps, or has ended.
     fn wait_for(&self, steps: u64) {
         let end = self.steps.load(Ordering::Relaxed) + steps;
+        let start = Instant::now();
         while self.goes_on.load(Ordering::Relaxed) && self.steps.load(Ordering::Relaxed) < end {
+            assert!(start.elapsed() < Duration::from_secs(60), "it hangs");
             sleep(Duration::from_micros(50));
         }
     }
 }
 
+/// Tells the other client when one ends, also by a panic: it would wait for ever.
+struct Ends<'a>(&'a Progress);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.goes_on.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Journals until the volume refuses, or nobody takes snapshots any more. Some commit blocks arrive before what they commit.
 fn journal_on(volume: &Arc<Volume>, host: &mut Host, progress: &Progress) {
+    let _ends = Ends(progress);
     let mut client = Client::new(volume);
     let mut early = None;
     while progress.goes_on.load(Ordering::Relaxed) {
@@ -382,7 +393,7 @@ fn journal_on(volume: &Arc<Volume>, host: &mut Host, progress: &Progress) {
             let is_done = act(volume, &one).is_ok();
             let is_committed = early.take().is_none_or(|tag| client.sink.wait(tag).is_ok());
             if !is_done || !is_committed {
-                return progress.goes_on.store(false, Ordering::Relaxed);
+                return;
             }
         }
         progress.steps.fetch_add(1, Ordering::Relaxed);
@@ -439,9 +450,8 @@ fn a_snapshot_taken_while_a_client_journals_reads_the_same_after_a_cut() {
         };
         let seen = std::thread::scope(|scope| {
             scope.spawn(|| journal_on(&volume, &mut host, &progress));
-            let seen = take_on(&volume, &mut random, &progress);
-            progress.goes_on.store(false, Ordering::Relaxed);
-            seen
+            let _ends = Ends(&progress);
+            take_on(&volume, &mut random, &progress)
         });
         counted.add(&volume);
         if !fault.is_off() {

@@ -228,7 +228,7 @@ pub fn made() -> Arc<FaultMedium> {
         act(&volume, &page).unwrap();
     }
     // What fills the volume, so that the collector has something to do.
-    for lba in (FILLER.end..3400).step_by(40) {
+    for lba in (FILLER.end..3300).step_by(40) {
         act(&volume, &Act::Write(lba, noise(lba), Vec::new())).unwrap();
     }
     volume.stop().unwrap();
