@@ -20,7 +20,7 @@ use host::{
     Act, FILES, FILLER, HOMES, Host, SIZE, Sums, act, made, noise, sum_of, sums, try_sums,
     write_request,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
@@ -37,8 +37,8 @@ const LIVES: u64 = 4;
 #[derive(Clone, Default)]
 struct Model {
     now: Sums,
-    /// What a crash may put home: the committed copies of each home block since it was written.
-    committed: BTreeMap<u64, BTreeSet<u32>>,
+    /// What a crash may put home: the newest committed copy of each home block since it was written, and where the journal has it.
+    committed: BTreeMap<u64, (u64, u32)>,
     snapshots: BTreeMap<String, Sums>,
     /// Each with its snapshot.
     clones: BTreeMap<String, (String, Sums)>,
@@ -69,7 +69,8 @@ impl Model {
 
     fn set(&mut self, lba: u64, sum: u32) {
         self.now.insert(lba, sum);
-        self.committed.remove(&lba);
+        self.committed
+            .retain(|home, (journal, _)| *home != lba && *journal != lba);
     }
 
     /// The state after an act; `each` sees it before and after each block that it changes.
@@ -80,9 +81,10 @@ impl Model {
                     each(self);
                     self.set(lba, crc32c(block));
                 }
-                for (home, fill) in copies {
-                    let all = self.committed.entry(*home).or_default();
-                    all.insert(sum_of(*fill));
+                // They are directly before the commit block.
+                let first = lba + blocks.len() as u64 - 1 - copies.len() as u64;
+                for ((home, fill), journal) in copies.iter().zip(first..) {
+                    self.committed.insert(*home, (journal, sum_of(*fill)));
                 }
             }
             Act::Discard(lba, blocks) => {
@@ -128,8 +130,8 @@ impl Model {
         let nothing = BTreeMap::new();
         let differ = |name: &str, known: &Sums, found: &Sums, committed: &BTreeMap<u64, _>| {
             let may_be = |lba: &u64, sum: &u32| {
-                let copies: Option<&BTreeSet<u32>> = committed.get(lba);
-                known[lba] == *sum || copies.is_some_and(|copies| copies.contains(sum))
+                let copy: Option<&(u64, u32)> = committed.get(lba);
+                known[lba] == *sum || copy.is_some_and(|(_, copy)| copy == sum)
             };
             let differs = found.iter().find(|(lba, sum)| !may_be(lba, sum));
             differs.map(|(lba, _)| format!("{name}: block {lba}"))
