@@ -16,7 +16,7 @@ pub fn seeds(test: &str, fixed: Range<u64>, parts: u64) -> impl Iterator<Item = 
             let from = std::env::var("VELLUM_FROM").ok();
             let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
             let first = from.map_or(clock.as_micros() as u64, |from| from.parse().unwrap());
-            println!("{test}: seeds from {first} on");
+            println!("seeds from {first} on: {test}");
             first..u64::MAX
         }
     };
