@@ -46,7 +46,10 @@ fn mistaken(record: Record) -> Option<Record> {
         Record::Zero { .. } | Record::Discard { .. } => return None,
         // It counts even if the block was written since.
         Record::Move { lba, sum, .. } => Record::Data { lba, sum },
-        Record::MoveShared { vba, sum, .. } => Record::Pack { vba, sum },
+        Record::MoveShared { vba, sum, .. } => Record::Pack {
+            vba: other(vba),
+            sum,
+        },
         Record::Data { lba, sum } => Record::Data {
             lba: near(lba),
             sum,
