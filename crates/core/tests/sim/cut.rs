@@ -45,9 +45,7 @@ impl World {
             "it ends at {end:?}, and the chunk that was hit is {:?}",
             hit.seq
         );
-        last.judge_cut(seen)
-            .map_err(|why| format!("it ends at {end:?}: {why}"))?;
-        // If this chunk was its segment's last, only it names the segment of those after it.
+        // If this chunk was its segment's last, only it names the segment of those after it, and what a summary says may be lost.
         let is_found = |chunk: &&ChunkHeader| {
             chunk.seq != hit.seq && (chunk.head != hit.head || hit.next.is_none())
         };
@@ -57,6 +55,8 @@ impl World {
             proof.is_none(),
             "it ends at {end:?}, and {proof:?} says that the next chunk is durable"
         );
+        last.judge_cut(seen, hit.next.is_none())
+            .map_err(|why| format!("it ends at {end:?}: {why}"))?;
         let cut = chunks.range(hit.seq..);
         Ok(cut
             .flat_map(|(_, chunk)| said(&self.medium, whole, chunk.at.0))

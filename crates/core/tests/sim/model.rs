@@ -396,17 +396,26 @@ impl Model {
     }
 
     /// Like [`judge`](Self::judge), for a log that ends early because the header of one of its last chunks was lost, or one of
-    /// its blocks. It holds a prefix all the same, with every FLUSH that something proves that was written and made durable after it.
-    pub fn judge_cut(&self, seen: &[Seen]) -> Result<(), String> {
+    /// its blocks. It holds a prefix all the same, if the chunks after it are found with every FLUSH that something proves that was
+    /// written and made durable after it.
+    pub fn judge_cut(&self, seen: &[Seen], finds_more: bool) -> Result<(), String> {
         let mut cut = self.clone();
-        cut.durable_from = self.proven_from();
+        cut.durable_from = if finds_more { self.proven_from() } else { 0 };
         cut.ops.iter_mut().for_each(|op| op.fua = false);
         cut.judge(seen)
     }
 
-    /// When the last FLUSH was issued that the log itself proves: a later write, which is durable, is in a chunk that says so.
+    /// When the last FLUSH was issued that the log itself proves: a later write, which is durable, is in a chunk that says so. What a
+    /// block holds already leaves no record, and no FLUSH waits for what a journal has pledged; so only contents that are new to their
+    /// block count.
     fn proven_from(&self) -> u64 {
-        let written = self.versions.iter().flatten();
+        let is_new = |lba: usize, token: u32| {
+            let mut same = self.versions[lba].iter().filter(|w| w.token == token);
+            self.base[lba] != token && same.nth(1).is_none()
+        };
+        let written = self.versions.iter().enumerate();
+        let written = written
+            .flat_map(|(lba, versions)| versions.iter().filter(move |w| is_new(lba, w.token)));
         let written = written.filter(|w| w.token != 0 && self.is_done(w));
         let durable = written.filter(|w| self.state(w).fua || self.end_of(w) < self.durable_from);
         let last = durable.map(|w| w.at).max().unwrap_or(0);
