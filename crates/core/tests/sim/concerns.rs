@@ -2,9 +2,10 @@
 
 use super::medium::{BLOCK, Medium};
 use std::collections::{BTreeMap, BTreeSet};
-use vellum_core::addr::{Pba, Seq, Vba};
+use vellum_core::addr::{Pba, Segment, Seq, Vba};
 use vellum_core::entry::{Entry, PartId};
 use vellum_core::format::chunk::{self, ChunkHeader, Record};
+use vellum_core::format::summary;
 use vellum_core::layout::Recovered;
 
 /// The header in a block, if there is one.
@@ -99,6 +100,38 @@ pub fn pledges(found: &Recovered) -> BTreeMap<u64, u64> {
         }
         Recovered::Tables(_) => BTreeMap::new(),
     }
+}
+
+/// The LBAs whose data a block's damage costs because it is a whole summary, but a stale one: it knows a chunk that a power cut tore, whose
+/// number and place were used again. Headers count only of chunks that a summary does not know.
+pub fn used_twice(found: &Recovered, now: &Medium, damaged: &Medium, at: u64) -> BTreeSet<u64> {
+    let Recovered::Log(log) = found else {
+        return BTreeSet::new();
+    };
+    let (superblock, usable) = (&log.superblock, log.superblock.usable_blocks());
+    let mut segments = (0..superblock.segment_count()).map(Segment);
+    let starts = |segment: &Segment| superblock.segment_start(*segment).0;
+    let Some(segment) = segments.find(|one| starts(one) + u64::from(usable) == at) else {
+        return BTreeSet::new();
+    };
+    let read = |medium: &Medium| {
+        let mut bytes = [0; BLOCK];
+        medium.read_into(at, &mut bytes);
+        let (signature, count) = (superblock.signature(), usable as usize);
+        let last = summary::last_seq(&signature, segment, count, &bytes, crc32c::crc32c);
+        let tags = summary::decode(&signature, segment, count, &bytes, crc32c::crc32c);
+        last.and_then(|last| Ok((last, tags?)))
+    };
+    let (Ok((last, stale)), Ok((_, right))) = (read(damaged), read(now)) else {
+        return BTreeSet::new();
+    };
+    let first = starts(&segment);
+    let headers = (first..at).filter_map(|at| header(now, at));
+    let known = headers.filter(|header| header.seq <= last);
+    let blocks = known.flat_map(|header| header.at.0..=header.at.0 + u64::from(header.data_blocks));
+    let differ = |at: &u64| stale[(at - first) as usize].sum != right[(at - first) as usize].sum;
+    let differing = blocks.filter(|at| *at < first + u64::from(usable) && differ(at));
+    differing.flat_map(|at| hit_by(found, at)).collect()
 }
 
 /// The LBAs whose data is in a block, or needs it.

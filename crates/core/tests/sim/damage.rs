@@ -1,6 +1,6 @@
 //! One damaged block anywhere in a volume at rest: what can still be read, and what cannot.
 
-use super::concerns::{header, hit_by, pledges, said};
+use super::concerns::{header, hit_by, pledges, said, used_twice};
 use super::cut;
 use super::damaged_tables::{self, is_map};
 use super::driver::{Ask, Driver, Failure, ensure};
@@ -215,6 +215,7 @@ impl World {
         }
         let mut hit = hit_by(whole, case.at);
         hit.extend(damaged_tables::links(whole, &self.medium, &medium, case.at));
+        hit.extend(used_twice(whole, &self.medium, &medium, case.at));
         // If recovery detects that a block is old, none of it is read.
         let none = BTreeSet::new();
         let older = loss.as_ref().map_or(&case.older, |_| &none);
