@@ -112,6 +112,8 @@ fn found() {
     run_or_panic(120_000_045, "faults", true);
     // The same before a stop: a request never had its turn.
     run_or_panic(133_000_073, "faults", true);
+    // The check called a volume damaged whose summary named an owner that a crash took: the chunk that said so did not fit.
+    run_or_panic(138_570_095, "faults", true);
 }
 
 /// The oracle itself: it notices the loss of a write that was answered late and then flushed, or that was answered with FUA.
