@@ -356,6 +356,9 @@ fn a_pack_has_metadata_and_no_data() {
         let content = private(20);
         let disk = volume(dir.path(), layout, &content);
         ok(&["set", text(&disk), "label=My Own Words"]);
+        if layout == "log" {
+            ok(&["snapshot", text(&disk), "monday"]);
+        }
         serve(dir.path(), &disk, |client| put(client, &content[..1 << 20]));
         // A crash, with some of the writes torn or missing.
         let socket = dir.path().join("s");

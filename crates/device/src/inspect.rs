@@ -2,7 +2,7 @@
 
 use crate::digest::crc32c;
 use crate::limits::{CHECK_LEAVES, COLLECTOR_FRAMES_MIN, READ_FRAMES_MIN, WRITE_FRAMES_MIN};
-use crate::options::OpenOptions;
+use crate::options::{OpenError, OpenOptions};
 use crate::snapshots::Wrong;
 use crate::source::MediumSource;
 use crate::volume::Volume;
@@ -12,18 +12,20 @@ use vellum_core::recovery::{Recovered, RecoveryError, recover};
 use vellum_medium::Medium;
 
 /// Checks every invariant of the volume on `medium`, and what its snapshots are and keep; it must not be written meanwhile.
-#[must_use]
-pub fn check_volume(medium: &Arc<dyn Medium>, options: Options) -> Report {
+///
+/// # Errors
+/// When the system has no memory or no thread for it.
+pub fn check_volume(medium: &Arc<dyn Medium>, options: Options) -> Result<Report, OpenError> {
     let mut report = check_medium(&**medium, options);
     if report.has_snapshots {
-        check_snapshots(medium, &mut report);
+        check_snapshots(open_to_check(medium), &mut report)?;
     }
-    report
+    Ok(report)
 }
 
 /// Blocks of the list and of rows are stored as any others, perhaps in parts of pages. So they are read through a volume, of which
 /// little is in memory but the rows.
-fn check_snapshots(medium: &Arc<dyn Medium>, report: &mut Report) {
+fn open_to_check(medium: &Arc<dyn Medium>) -> Result<Volume, OpenError> {
     let options = OpenOptions {
         read_only: true,
         write_frames: WRITE_FRAMES_MIN,
@@ -32,7 +34,14 @@ fn check_snapshots(medium: &Arc<dyn Medium>, report: &mut Report) {
         map_leaves: Some(CHECK_LEAVES),
         ..OpenOptions::default()
     };
-    match Volume::open(Arc::clone(medium), &options) {
+    Volume::open(Arc::clone(medium), &options)
+}
+
+fn check_snapshots(
+    opened: Result<Volume, OpenError>,
+    report: &mut Report,
+) -> Result<(), OpenError> {
+    match opened {
         // It is told already what is damaged, and without that all may be wrong.
         Ok(volume) if volume.damage().is_some() => {}
         Ok(volume) => {
@@ -44,11 +53,14 @@ fn check_snapshots(medium: &Arc<dyn Medium>, report: &mut Report) {
                 });
             });
         }
+        // This says nothing about the volume.
+        Err(error @ OpenError::System { .. }) => return Err(error),
         Err(error) => {
             let told = format!("the list of snapshots cannot be read: {error}");
             report.add(Problem::Snapshots(told));
         }
     }
+    Ok(())
 }
 
 /// Checks every invariant of the volume on `medium`, but not its snapshots; it must not be written meanwhile.
@@ -68,4 +80,20 @@ pub fn check_medium(medium: &dyn Medium, options: Options) -> Report {
 /// When it is not a whole volume.
 pub fn recover_medium(medium: &dyn Medium) -> Result<Recovered, RecoveryError> {
     recover(&mut MediumSource::new(medium), medium.blocks(), crc32c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_memory_is_no_damage() {
+        let mut report = Report::default();
+        let refused = OpenError::System {
+            what: "memory",
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        };
+        assert!(check_snapshots(Err(refused), &mut report).is_err());
+        assert_eq!(report.worst(), None);
+    }
 }

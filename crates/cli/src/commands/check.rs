@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
             data: !args.quick,
             findings_max: args.findings,
         },
-    );
+    )?;
     let newer = report.findings.iter().find_map(|finding| match finding {
         Problem::Unopenable(error @ RecoveryError::Superblock { error: of, .. }) => {
             of.is_newer().then_some(error)

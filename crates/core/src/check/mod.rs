@@ -74,7 +74,9 @@ fn check_recovered(
     }
     let [list, ..] = superblock.history().parts();
     let map = recovered.state.map();
-    report.has_snapshots = map.stored_in(list.start, list.end).is_some();
+    // A pack does not have the blocks of the list.
+    let has_list = superblock.without_data().is_none();
+    report.has_snapshots = has_list && map.stored_in(list.start, list.end).is_some();
     check_mirrors(source, superblock, crc, report);
     copies::check(source, recovered, crc, report);
     names::check(source, recovered, crc, report);

@@ -221,7 +221,7 @@ pub struct Report {
     pub summaries: u64,
     /// Live blocks whose data was read and compared with its checksum.
     pub verified_blocks: u64,
-    /// Whether something is stored in the list of snapshots.
+    /// Whether something is stored in the list of snapshots, and the list can be read.
     pub has_snapshots: bool,
     /// What is wrong, in the order in which it was found.
     pub findings: Vec<Problem>,

@@ -68,7 +68,7 @@ fn change(volume: &Volume, lba: Lba, edit: impl FnOnce(&mut [u8])) {
 }
 
 fn quick(medium: &Arc<dyn Medium>) -> Vec<Problem> {
-    check_volume(medium, Options::default()).findings
+    check_volume(medium, Options::default()).unwrap().findings
 }
 
 /// What is wrong, which is one thing. The volume does not open for writing because of it.
@@ -184,7 +184,7 @@ fn a_check_tells_of_rows_that_do_not_count() {
                 rows[8 * index..][..8].copy_from_slice(&row.to_le_bytes());
             });
         });
-        let report = check_volume(&medium, Options::default());
+        let report = check_volume(&medium, Options::default()).unwrap();
         open(&medium).stop().unwrap();
         let [found] = &report.findings[..] else {
             panic!("{:?}", report.findings);
