@@ -25,13 +25,15 @@ pub fn check_volume(medium: &Arc<dyn Medium>, options: Options) -> Result<Report
 
 /// Blocks of the list and of rows are stored as any others, perhaps in parts of pages. So they are read through a volume, of which
 /// little is in memory but the rows.
-fn open_to_check(medium: &Arc<dyn Medium>) -> Result<Volume, OpenError> {
+pub(crate) fn open_to_check(medium: &Arc<dyn Medium>) -> Result<Volume, OpenError> {
     let options = OpenOptions {
         read_only: true,
         write_frames: WRITE_FRAMES_MIN,
         read_frames: READ_FRAMES_MIN,
         collector_frames: COLLECTOR_FRAMES_MIN,
         map_leaves: Some(CHECK_LEAVES),
+        // They are read by the check itself, which tells all that is wrong with them.
+        without_snapshots: true,
         ..OpenOptions::default()
     };
     Volume::open(Arc::clone(medium), &options)

@@ -80,7 +80,7 @@ pub struct OpenOptions {
     pub persistence: Persistence,
     /// Called when a kind of trouble first happens.
     pub on_event: Option<OnEvent>,
-    /// Give up all snapshots without reading them.
+    /// Give up all snapshots without reading them. If it is read-only, only do not read them.
     pub without_snapshots: bool,
     /// The snapshots that it takes by itself.
     pub schedule: Schedule,

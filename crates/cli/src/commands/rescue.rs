@@ -85,6 +85,8 @@ pub fn run(args: &Args) -> Result<()> {
             true => Trust::Certain,
             false => Trust::Newest,
         },
+        // They are not copied. What names them reads them itself.
+        without_snapshots: true,
         ..OpenOptions::default()
     };
     let bar = progress::of_time("reading what leads to data");

@@ -73,7 +73,10 @@ impl Volume {
             self.shared.events.add("snapshots", told.to_owned());
             return Ok(());
         }
-        if options.without_snapshots && !self.read_only {
+        if options.without_snapshots && self.read_only {
+            return Ok(());
+        }
+        if options.without_snapshots {
             // A rollback that has begun is completed first: without its snapshot the volume would stay a mixture.
             match snapshots::load(&self.shared, keeper, true, true) {
                 Err(error @ OpenError::Returning { .. }) => return Err(error),
@@ -97,8 +100,9 @@ impl Volume {
         }
     }
 
-    /// Reads the list of snapshots and the rows of what they keep once more, of a damaged volume too. Calls `tell` for each thing that
-    /// is wrong. Returns those that the list names, as far as it is right.
+    /// Reads the list of snapshots and the rows of what they keep, of a damaged volume too. Calls `tell` for each thing that is wrong.
+    /// Returns those that the list names, as far as it is right. Open the volume [without snapshots](OpenOptions::without_snapshots):
+    /// otherwise all rows are read and held twice.
     pub fn check_snapshots(&self, tell: &mut dyn FnMut(Wrong)) -> Vec<SnapshotInfo> {
         let Some(keeper) = &self.shared.keeper else {
             return Vec::new();

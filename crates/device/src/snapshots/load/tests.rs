@@ -4,7 +4,7 @@
 use super::carry;
 use crate::block::BlockDevice;
 use crate::frames::Quota;
-use crate::inspect::check_volume;
+use crate::inspect::{check_volume, open_to_check};
 use crate::{CreateOptions, OpenError, OpenOptions, Volume, limits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,11 +208,9 @@ fn a_check_tells_of_rows_that_do_not_count() {
     }
 }
 
-/// One after the other, the blocks of rows of 64 GiB would be 32768 waits for the medium.
-#[test]
-fn an_opening_reads_many_blocks_of_rows_at_once() {
-    const ROW_BLOCKS: u64 = 200;
-    let kept = ROW_BLOCKS * BLOCK_ROWS as u64;
+/// A volume with so many blocks of rows, all of them full.
+fn with_rows(row_blocks: u64) -> Arc<FaultMedium> {
+    let kept = row_blocks * BLOCK_ROWS as u64;
     let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
     let create = CreateOptions {
         logical_blocks: Some(kept),
@@ -220,8 +218,7 @@ fn an_opening_reads_many_blocks_of_rows_at_once() {
         ..CreateOptions::default()
     };
     Volume::create(&*medium, &create).unwrap();
-    let shared: Arc<dyn Medium> = Arc::clone(&medium) as Arc<dyn Medium>;
-    let volume = open(&shared);
+    let volume = open(&(Arc::clone(&medium) as Arc<dyn Medium>));
     volume.take_snapshot("one", 1).unwrap();
     let mut book = volume.shared.keeper.as_ref().unwrap().book();
     let newest = book.newest().unwrap();
@@ -230,14 +227,33 @@ fn an_opening_reads_many_blocks_of_rows_at_once() {
     book.keep(plan);
     drop(book);
     volume.stop().unwrap();
-    drop(volume);
+    medium
+}
+
+/// One after the other, the blocks of rows of 64 GiB would be 32768 waits for the medium.
+#[test]
+fn an_opening_reads_many_blocks_of_rows_at_once() {
+    const ROW_BLOCKS: u64 = 200;
+    let medium = with_rows(ROW_BLOCKS);
     let before = medium.stats().ios;
     let options = OpenOptions {
         read_only: true,
         ..small()
     };
+    let shared: Arc<dyn Medium> = Arc::clone(&medium) as Arc<dyn Medium>;
     let volume = Volume::open(shared, &options).unwrap();
     let ios = medium.stats().ios - before;
+    let kept = ROW_BLOCKS * BLOCK_ROWS as u64;
     assert_eq!(volume.snapshot_room().unwrap().0, kept);
     assert!(ios < ROW_BLOCKS, "{ios}");
+}
+
+/// They may be many GiB.
+#[test]
+fn who_checks_rows_does_not_hold_them_twice() {
+    let medium: Arc<dyn Medium> = with_rows(2);
+    let volume = open_to_check(&medium).unwrap();
+    assert_eq!(volume.snapshot_room().unwrap().0, 0);
+    let named = volume.check_snapshots(&mut |wrong| panic!("{wrong}"));
+    assert_eq!(named.len(), 1);
 }
