@@ -74,8 +74,8 @@ fn check_recovered(
     }
     let [list, ..] = superblock.history().parts();
     let map = recovered.state.map();
-    // A pack does not have the blocks of the list.
-    let has_list = superblock.without_data().is_none();
+    // A pack does not have the blocks of the list. What cannot be read may hold newer ones, or lead to them.
+    let has_list = superblock.without_data().is_none() && recovered.unread.is_none();
     report.has_snapshots = has_list && map.stored_in(list.start, list.end).is_some();
     check_mirrors(source, superblock, crc, report);
     copies::check(source, recovered, crc, report);

@@ -4,14 +4,14 @@
 use super::carry;
 use crate::block::BlockDevice;
 use crate::frames::Quota;
-use crate::inspect::{check_volume, open_to_check};
+use crate::inspect::{check_medium, check_volume, open_to_check, recover_medium};
 use crate::{CreateOptions, OpenError, OpenOptions, Volume, limits};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
-use vellum_core::check::{Options, Problem, Severity};
+use vellum_core::check::{Options, Problem, Report, Severity};
 use vellum_core::format::history::{BLOCK_ROWS, ENTRY_BYTES, History};
-use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
+use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 
 /// The first byte of an entry's stage, and of its name.
 const STAGE: usize = 4;
@@ -246,6 +246,42 @@ fn an_opening_reads_many_blocks_of_rows_at_once() {
     let kept = ROW_BLOCKS * BLOCK_ROWS as u64;
     assert_eq!(volume.snapshot_room().unwrap().0, kept);
     assert!(ios < ROW_BLOCKS, "{ios}");
+}
+
+/// It would be opened as far as it is whole, which reads each chunk header, and then nothing would be read.
+#[test]
+fn a_check_does_not_open_a_log_whose_end_cannot_be_read() {
+    let medium = FaultMedium::over_memory(4000, Plan::default());
+    damaged(|volume, _| {
+        carry::write(&volume.shared, Lba(3), |block| block.fill(9)).unwrap();
+        carry::flush(&volume.shared).unwrap();
+        // What a crash leaves now.
+        let mut block = [0; BLOCK_BYTES];
+        for at in (0..4000).map(Pba) {
+            volume.shared.medium.read(at, &mut block).unwrap();
+            medium.write(at, &block).unwrap();
+        }
+    });
+    let is_end = |&bad: &u64| {
+        medium.set_plan(Plan::default().with_every(Fault::ReadError, bad..bad + 1));
+        recover_medium(&medium).is_ok_and(|found| found.unread.is_some())
+    };
+    (0..4000).find(is_end).unwrap();
+    let medium = Arc::new(medium);
+    let ios = |check: &dyn Fn() -> Report| {
+        let before = medium.stats().ios;
+        let report = check();
+        assert!(
+            matches!(report.findings[..], [Problem::Unread(_)]),
+            "{:?}",
+            report.findings
+        );
+        medium.stats().ios - before
+    };
+    let without = ios(&|| check_medium(&*medium, Options::default()));
+    let shared: Arc<dyn Medium> = Arc::clone(&medium) as Arc<dyn Medium>;
+    let with = ios(&|| check_volume(&shared, Options::default()).unwrap());
+    assert_eq!(with, without);
 }
 
 /// They may be many GiB.
