@@ -212,6 +212,25 @@ fn snapshots_and_clones_that_are_not_copied_are_named() {
     fails(3, &["check", "--quick", disk], &["block 0 of the list"]);
 }
 
+/// Most damage is far from the list of snapshots.
+#[test]
+fn more_snapshots_are_told_of_only_if_their_list_is_in_doubt() {
+    let dir = dir();
+    let [disk, socket] = ["d.vellum", "s"].map(|n| dir.path().join(n));
+    put(dir.path(), &disk, Layout::Log, &socket, &noise(4, 1 << 20));
+    ok(&["snapshot", text(&disk), "monday"]);
+    let list = opened(&disk).1.history().list(0).0;
+    for (lost, may_be_more) in [(0, false), (list, true)] {
+        lose_leaf_of(&disk, lost);
+        for how in [&["--json", "--sure"][..], &["--json"]] {
+            let out = vellum(&[&["rescue", text(&disk)], how].concat());
+            let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+            assert_eq!(report["more_snapshots"], may_be_more, "{report}");
+            assert_ne!(report["damage"].as_array().unwrap().len(), 0, "{report}");
+        }
+    }
+}
+
 /// Flips a bit in each block of a volume that has these bytes.
 fn lose_block_with(file: &File, blocks: u64, bytes: &[u8]) {
     let mut block = [0; 4096];

@@ -144,20 +144,31 @@ pub struct Left {
 #[must_use]
 pub fn left(volume: &Volume) -> Left {
     let mut wrong = Vec::new();
-    let mut may_be_more = volume.damage().is_some();
+    let mut may_be_more = is_list_in_doubt(volume);
     let named = volume.check_snapshots(&mut |one| {
         may_be_more |= matches!(one, Wrong::List { .. });
         if one.spoils_all() && wrong.len() < WRONG_NAMED {
             wrong.push(one.to_string());
         }
     });
-    // Of a volume that never had any, the list was not lost.
-    may_be_more &= volume.snapshot_room().is_ok();
     Left {
         named,
         wrong,
         may_be_more,
     }
+}
+
+/// True if a block of the list is lost, or need not be the last that was written.
+fn is_list_in_doubt(volume: &Volume) -> bool {
+    let (Some(damage), Some(keeper)) = (volume.damage(), &volume.shared.keeper) else {
+        return false;
+    };
+    let [list, ..] = keeper.book().history().parts();
+    let range = list.start.0..list.end.0;
+    let in_doubt = [damage.lost(), damage.guessed()];
+    in_doubt
+        .iter()
+        .any(|set| set.next_run(range.clone()).is_some())
 }
 
 impl Rescued {
