@@ -216,7 +216,8 @@ pub(super) fn clear(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), B
     Ok(())
 }
 
-/// Gives up kept blocks that a crash has left without rows. Nothing else would ever find them. Without snapshots, [`clear`] has looked.
+/// Gives up kept blocks that a crash has left without rows, and rows that do not count. Nothing else would ever find such blocks.
+/// Without snapshots, [`clear`] has looked.
 pub(super) fn sweep(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), BlockError> {
     let mut left = Vec::new();
     if book.iter().next().is_none() {
@@ -224,9 +225,6 @@ pub(super) fn sweep(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), B
     }
     for (first, blocks) in book.without_rows() {
         left.extend(mapped_runs(shared, first, blocks));
-    }
-    if left.is_empty() {
-        return Ok(());
     }
     book.loosen(left);
     owed(shared, book)
