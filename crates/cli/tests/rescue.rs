@@ -210,6 +210,15 @@ fn snapshots_and_clones_that_are_not_copied_are_named() {
     let report: Value = serde_json::from_str(&ok(&["rescue", "--json", disk])).unwrap();
     assert_eq!(report["more_snapshots"], true, "{report}");
     fails(3, &["check", "--quick", disk], &["block 0 of the list"]);
+    let what_to_do = [
+        "serve VOLUME --read-only",
+        "vellum rescue",
+        "delete VOLUME --all",
+    ];
+    fails(1, &["snapshot", disk, "tuesday"], &what_to_do);
+    ok(&["delete", disk, "--all"]);
+    ok(&["check", disk]);
+    ok(&["snapshot", disk, "tuesday"]);
 }
 
 /// Most damage is far from the list of snapshots.

@@ -218,8 +218,9 @@ pub enum CreateError {
 pub enum OpenError {
     /// The list of snapshots is damaged.
     #[error(
-        "the list of snapshots is damaged: {0}. `vellum delete VOLUME --all` deletes all snapshots, \
-         and the volume works as before; until then, `vellum serve --read-only` serves it"
+        "the list of snapshots is damaged: {0}. Do this, in order: copy what you need of the volume, which \
+         `vellum serve VOLUME --read-only` serves; see by `vellum rescue VOLUME` which snapshots and clones \
+         you lose; give them up by `vellum delete VOLUME --all`, and the volume works as before"
     )]
     Snapshots(String),
     /// Half of a snapshot is there.
