@@ -115,6 +115,33 @@ def test_each_run_of_a_sweep_has_its_own_copy_of_the_functions() -> None:
 
 
 @cloudpickle
+def test_no_copy_shares_its_class_with_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import __main__
+
+    monkeypatch.setitem(__main__.__dict__, "Shared", None)
+    # As a notebook defines it: it is pickled by value, and counts in its class.
+    exec(
+        "class Shared:\n"
+        "    calls, inner = 0, []\n"
+        "    def __call__(self, _page, _was):\n"
+        "        Shared.calls += 1\n"
+        "        self.inner.append(0)\n"
+        "        return (Shared.calls + len(self.inner)) % 18_000 < 4_000\n",
+        __main__.__dict__,
+    )
+    shared = __main__.Shared  # type: ignore[attr-defined]
+    own = vellum.Policy("shared", "base:hot-cold", hot=shared())
+    shared.calls, shared.inner = 7, [0]
+    short = {**SHORT, "capacity": "128M", "requests": 5_000}
+    sweeps = [
+        vellum.sweep("zipf", "oftl", own, vary={"depth": [1, 4, 8]}, threads=threads, **short) for threads in (1, 3)
+    ]
+    one, three = (str(sweep.to_pandas().to_csv()) for sweep in sweeps)
+    assert one == three and not sweeps[0].failed
+    assert (shared.calls, shared.inner) == (7, [0])
+
+
+@cloudpickle
 def test_results_are_kept_by_the_version_of_the_functions(tmp_path: Path) -> None:
     def kept(version: str | None) -> list[bool]:
         own = vellum.Policy("mine", victim=greedy, version=version)

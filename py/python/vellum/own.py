@@ -87,14 +87,13 @@ def packed(policy: Policy) -> bytes:
     """The policy as bytes, functions and what they hold: a worker makes a copy of them for each run."""
     if importlib.util.find_spec("cloudpickle") is None:
         raise _lab.OptionError(f"policy {policy.name}: a sweep copies its functions for each run, by cloudpickle: pip install cloudpickle")
-    import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+    from .copies import dumps
 
     try:
-        out: bytes = cloudpickle.dumps(policy)
+        return dumps(policy)
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise _lab.OptionError(f"policy {policy.name}: its functions cannot be copied for a run of a sweep: {what}") from error
-    return out
 
 
 def unpacked(content: bytes) -> Policy:
