@@ -33,7 +33,7 @@ class Counting:
 
     def __call__(self, _page: int, _was: bool | None) -> bool:
         self.calls += 1
-        return self.calls % 90_000 < 20_000
+        return self.calls % 17_000 < 4_000
 
 
 def without(name: str, outcome: vellum.Outcome) -> dict[str, Any]:
@@ -99,6 +99,26 @@ def test_invalid_use_is_refused() -> None:
 cloudpickle = pytest.mark.skipif(importlib.util.find_spec("cloudpickle") is None, reason="SKIP: no cloudpickle")
 
 
+@pytest.mark.parametrize("copies", [pytest.param(True, marks=cloudpickle), False])
+def test_policies_of_a_comparison_that_share_a_function_do_not_depend_on_threads(
+    copies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not copies:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    options: dict[str, Any] = {**SHORT, "capacity": "128M", "requests": 5_000}
+
+    def both(threads: int) -> list[dict[str, Any]]:
+        one = Counting()
+        policies = [vellum.Policy("first", "base:hot-cold", hot=one), vellum.Policy("second", "base:hot-cold", hot=one)]
+        done = vellum.compare("zipf", "oftl", policies, threads=threads, **options)
+        assert (one.calls == 0) == copies
+        return [without("policy", outcome) for outcome in done]
+
+    one, two = both(1), both(2)
+    assert one == two
+    assert (one[0] == one[1]) == copies
+
+
 @cloudpickle
 def test_each_run_of_a_sweep_has_its_own_copy_of_the_functions() -> None:
     counting = vellum.Policy("counting", "base:hot-cold", hot=Counting())
@@ -139,6 +159,17 @@ def test_no_copy_shares_its_class_with_another_one(monkeypatch: pytest.MonkeyPat
     one, three = (str(sweep.to_pandas().to_csv()) for sweep in sweeps)
     assert one == three and not sweeps[0].failed
     assert (shared.calls, shared.inner) == (7, [0])
+
+
+@cloudpickle
+def test_an_exception_of_a_copy_is_of_the_callers_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    import __main__
+
+    for name in ("Tired", "tired"):
+        monkeypatch.setitem(__main__.__dict__, name, None)
+    exec("class Tired(Exception): pass\ndef tired(_blocks): raise Tired", __main__.__dict__)
+    with pytest.raises(__main__.Tired):  # type: ignore[attr-defined]
+        vellum.compare("zipf", "oftl", [vellum.Policy("tired", victim=__main__.tired)], **SHORT)  # type: ignore[attr-defined]
 
 
 @cloudpickle

@@ -28,7 +28,7 @@ from .jobs import Jobs, fio
 from .load import Load, Tenants, loads, said
 from .options import Options
 from .outcome import Comparison, Outcome, comparison
-from .own import Policy, PolicyLike, asked_for, given
+from .own import Policy, PolicyLike, apart, asked_for, given
 from .progress import Progress, followed
 from .sweep import Ran, Sweep, sweep
 from .table import Table
@@ -101,7 +101,8 @@ def run(
     (`policy="base:hot-cold"`): a function of a page's number, and of where it was: True if it was among the hot pages, False if not, and
     None when the host writes it. `admit` says what each write may use: a function of `Arrived` to `Admitted`, for the drive's write buffer
     (`policy="base"`), deduplication (`"vellum:dedup"`) and fewer bytes (`"vellum:compress"`). All are slow, and meant for trying ideas:
-    what they raise ends the run. A `Policy` has such functions as its own.
+    what they raise ends the run. A `Policy` has such functions as its own. They are called themselves, and not copies: what they remember
+    is there for the next run.
 
     Raises `OptionError`, `TraceError` or `RunError`, which say what to do.
     """
@@ -129,13 +130,18 @@ def compare(
 
     Without policies it takes those of `vellum lab compare`. Those that are a `Policy` have functions of your own, and stand beside the
     built-in ones under their names; what a function raises ends the comparison. A policy that cannot be run is in `failed`, with the reason.
+    Each gets a copy of its functions, by cloudpickle, if that is installed and can copy them: what they remember is not there afterwards, and
+    no policy sees what another one has left. If not, those with functions run with the functions themselves, one policy after the other.
     The rest is as in `run`.
     """
     if isinstance(policies, (str, Policy)) or not all(isinstance(policy, (str, Policy)) for policy in policies):
         raise OptionError(f"policies are a list of names and vellum.Policy, like ['base', 'vellum'], not {policies!r}")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise OptionError(f"threads are a number from 1 on, not {threads!r}")
-    done = _run(load, drive, given(policies), options, threads, progress)
+    # Names are checked before anything is copied.
+    given(policies)
+    asked, beside = apart(policies)
+    done = _run(load, drive, given(asked), options, threads if beside else 1, progress)
     if not done:
         raise RunError("; ".join(f"{name}: {why}" for name, why in done.failed.items()))
     return done

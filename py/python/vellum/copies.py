@@ -12,10 +12,13 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     """Names no class that is pickled by value.
 
     By that name cloudpickle finds the class of an earlier load, or the caller's own, and sets its attributes anew: under runs that use it.
+    Exceptions keep it, because the caller may catch them by their class.
     """
 
     def reducer_override(self, obj: Any) -> Any:
         reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and issubclass(obj, BaseException):
+            return reduced
         if isinstance(reduced, tuple) and reduced[0] in (cloudpickle._make_skeleton_class, cloudpickle._make_skeleton_enum):
             make, (*of_class, _name, extra), *rest = reduced
             return make, (*of_class, None, extra), *rest

@@ -83,6 +83,18 @@ def given(policies: Iterable[PolicyLike]) -> list[_lab.Given]:
     return [policy.given() if isinstance(policy, Policy) else (policy, None, None, None, None) for policy in asked]
 
 
+def apart(policies: Iterable[PolicyLike]) -> tuple[list[PolicyLike], bool]:
+    """The policies, with copies of their functions, so that none sees what another one has left in them. False if there are two own
+    ones at least that cannot be copied: then they run one after the other, and what they leave does not depend on threads.
+    """
+    asked = list(policies)
+    own = [policy for policy in asked if isinstance(policy, Policy)]
+    try:
+        return [unpacked(packed(policy)) if isinstance(policy, Policy) else policy for policy in asked], True
+    except Exception:
+        return asked, len(own) < 2
+
+
 def packed(policy: Policy) -> bytes:
     """The policy as bytes, functions and what they hold: a worker makes a copy of them for each run."""
     if importlib.util.find_spec("cloudpickle") is None:
