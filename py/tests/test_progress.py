@@ -1,7 +1,10 @@
 """How far something has come, shown to who waits for it."""
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,14 @@ def test_a_run_shows_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
     assert "zipf, base: 100%|" in said and "300k/300k" in said and " requests/s" in said
     assert dict(outcome) == dict(vellum.run("zipf", policy="base", **{**LONG, "progress": False}))
     assert capsys.readouterr().err == ""
+
+
+def test_a_bar_may_be_disabled(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm", reason="SKIP: no tqdm")
+    # tqdm reads its variables when it is imported.
+    code = "import vellum; print(vellum.run('zipf', 'oftl', 'base', capacity='128M', op=28, requests=300_000, progress=True).policy)"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TQDM_DISABLE": "1"}, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("base\n", "")
 
 
 def test_without_tqdm_it_is_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

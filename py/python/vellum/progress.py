@@ -45,7 +45,8 @@ class _Bar:
     def tell(self, done: int, all: int) -> None:
         bar = self._bar
         if all and bar.total != all:
-            began, known = bar.start_t, bar.total
+            # A disabled bar (TQDM_DISABLE=1) has no times.
+            began, known = getattr(bar, "start_t", None), bar.total
             # A notebook's bar takes a new length only so. The time counts from the first length on: nothing was served before.
             bar.reset(all)
             if known:
