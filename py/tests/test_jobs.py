@@ -90,6 +90,15 @@ def test_an_invalid_job_file_is_named(file: Any, said: str) -> None:
         vellum.fio(file)
 
 
+def test_jobs_hold_a_text_and_no_path(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.fio"
+    path.write_text(ONE)
+    # The file could change, and workers have their own.
+    with pytest.raises(vellum.OptionError, match="jobs mine: .*vellum.fio reads a file"):
+        vellum.Jobs("mine", str(path))
+    assert vellum.Jobs("mine", ONE).text == ONE
+
+
 def test_options_of_other_loads_do_not_go_with_it() -> None:
     jobs = vellum.fio(ONE)
     for more in ({"depth": 4}, {"repeat": 2}):

@@ -16,7 +16,16 @@ class Jobs:
     name: str
     """What it is called: its file, or its first job."""
     text: str
-    """The file."""
+    """The file's text, and not its path."""
+
+    def __post_init__(self) -> None:
+        try:
+            _lab.jobs(self.text)
+        except _lab.OptionError as error:
+            raise _lab.OptionError(f"jobs {self.name}: {error}; vellum.fio reads a file") from None
+        # The native part tells a text from a path by its lines.
+        if "\n" not in self.text:
+            object.__setattr__(self, "text", self.text + "\n")
 
     @property
     def passed_over(self) -> list[str]:
@@ -51,5 +60,4 @@ def fio(file: str | os.PathLike[str]) -> Jobs:
         first, _ = _lab.jobs(text)
     except _lab.OptionError as error:
         raise _lab.OptionError(f"job file {name}: {error}" if name else f"job file: {error}") from None
-    # The native part tells a text from a path by its lines.
-    return Jobs(name or first, text if "\n" in text else text + "\n")
+    return Jobs(name or first, text)
