@@ -32,6 +32,15 @@ def test_with_changes_values_and_nothing_else() -> None:
     slow = TLC.with_(program_us=900.5, over_provisioning_percent=np.int64(12), planes_together=False)
     assert slow.name == "tlc-nvme, program_us=900.5, over_provisioning_percent=12, planes_together=False"
     before, after = TLC.fields, slow.fields
+    # Its source knows nothing of these.
+    assert slow.source == TLC.source + "; changed: program_us=900.5, over_provisioning_percent=12, planes_together=False"
+    assert TLC.with_(program_us=700, about="the same").source == TLC.source
+    assert TLC.with_(program_us=900, source="measured").source == "measured"
+    often = TLC
+    for number in range(80):
+        often = often.with_(program_us=900 + number)
+    assert often.source.endswith("; changed: program_us=979") and len(often.source) <= 1000
+    assert after.pop("source") != before.pop("source")
     assert after["flash"].pop("program_us") == 900.5 and after["flash"].pop("over_provisioning_percent") == 12
     assert after["flash"].pop("planes_together") is False
     for name in ("program_us", "over_provisioning_percent", "planes_together"):
@@ -47,11 +56,11 @@ def test_tables_come_and_go() -> None:
     assert cached.fields["slc_cache"] == {**CACHE, "idle_ms": None}
     # Its other values stay.
     assert cached.with_(slc_cache={"idle_ms": 5}).fields["slc_cache"] == {**CACHE, "idle_ms": 5}
-    assert cached.with_(name=TLC.name, slc_cache=None) == TLC
+    assert cached.with_(name=TLC.name, source=TLC.source, slc_cache=None) == TLC
     types = [{"read_us": 40, "program_us": 400}, {"read_us": 60, "program_us": 1000}]
     typed = TLC.with_(page_types=types)
     assert typed.fields["flash"]["page_types"] == types
-    assert typed.with_(name=TLC.name, page_types=None) == TLC
+    assert typed.with_(name=TLC.name, source=TLC.source, page_types=None) == TLC
     assert vellum.drives()["fast-ssd"].with_(reads={"latency_us": 20, "mb_per_s": 500}).fields["block"]["writes"]
 
 

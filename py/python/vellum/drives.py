@@ -19,6 +19,9 @@ from . import _lab
 Fields = dict[str, Any]
 """Values by name; a table is again such a dictionary. A name has `_` where the file has `-`."""
 
+SOURCE_MOST = 1000
+"""The longest source that a drive's file may have."""
+
 NAME_MOST = 80
 """The longest name that is made of what was changed."""
 
@@ -62,7 +65,8 @@ class Drive:
 
         A field is a value of any of its tables, like `program_us=900`; or a table, with those of its values that change, like
         `flash={"program_us": 900}`. That is how it gets a table that it has not. `None` takes an optional value or a table away.
-        `name` is what it is called in results, by default the old name with what has changed.
+        `name` is what it is called in results, by default the old name with what has changed. `source` says where the figures come from, by
+        default the old source and what has changed.
 
         Raises `OptionError`, which names the field and what it may be.
         """
@@ -72,10 +76,14 @@ class Drive:
             raise _lab.OptionError(f"drive {self.name}: a name is a text, not {name!r}")
         changes = _changes(self, fields)
         if name is None:
-            each = ", ".join(f"{_python(key)}={value}" for (_, key), value in changes.items())
-            name = f"{self.name}, {each}"
+            name = f"{self.name}, {_told(changes)}"
             name = name if len(name) <= NAME_MOST and name.isprintable() else f"{self.name}, changed"
         read: dict[str, Any] = tomllib.loads(_file(self))
+        if figures := _new_figures(read, changes):
+            source = f"{self.source}; changed: {_told(figures)}"
+            if len(source) > SOURCE_MOST or not source.isprintable():
+                source = f"{self.source[: SOURCE_MOST // 2]}; changed in several values"
+            changes = {**changes, ("", "source"): source}
         for (table, key), value in changes.items():
             of = read.setdefault(table, {}) if table else read
             if value is None:
@@ -90,6 +98,18 @@ class Drive:
 
 Changes = dict[tuple[str, str], Any]
 """New values by table and key, as the file names them. A table that goes away is a key of the file's own."""
+
+
+def _told(changes: Changes) -> str:
+    return ", ".join(f"{_python(key)}={value}" for (_, key), value in changes.items())
+
+
+def _new_figures(read: Mapping[str, Any], changes: Changes) -> Changes:
+    """Those changes that the drive's source does not know of. None if the caller gives a source."""
+    if ("", "source") in changes:
+        return {}
+    old = {place: read.get(place[0], {}).get(place[1]) if place[0] else read.get(place[1]) for place in changes}
+    return {place: value for place, value in changes.items() if value != old[place] and place != ("", "about")}
 
 
 def _file(drive: Drive) -> str:
