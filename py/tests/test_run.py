@@ -116,6 +116,19 @@ def test_steps_go_to_parquet_and_come_back(tmp_path: Path, monkeypatch: pytest.M
         done.steps.to_parquet(path)
 
 
+def test_columns_of_several_kinds_go_to_arrow_as_text() -> None:
+    pytest.importorskip("pyarrow", reason="SKIP: no pyarrow")
+    mixed = vellum.Table(a=np.array([1, "auto", None], dtype=object), b=np.array([True, None, 2], dtype=object))
+    assert mixed.to_arrow().to_pydict() == {"a": ["1", "auto", None], "b": ["True", None, "2"]}
+
+
+@pytest.mark.parametrize("name", ["1e3", "nan", "true"])
+def test_a_name_stays_what_it_is(name: str) -> None:
+    own = vellum.Policy(name, victim=lambda blocks: blocks.valid.argmin())
+    done = vellum.compare("zipf", policies=[own], requests=3000, **SMALL)
+    assert done[0]["policy"] == done[0].policy == done.figures["policy"][0] == done.steps["policy"][0] == name
+
+
 def test_a_custom_drive_is_run() -> None:
     known = vellum.drives()["oftl"]
     mine = vellum.drive(known.toml.replace(known.about, "mine alone"), name="mine")

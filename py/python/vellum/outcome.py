@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _lab
-from .table import Table, of_csv, value
+from .table import NAMES, Table, of_csv, value
 
 Figure = int | float | bool | str | None
 
@@ -120,7 +120,8 @@ def comparison(
     out._figures, out._steps = figures, steps
     out.table, out.about, out.warnings, out.failed = table, about, warnings, failed
     for details, (own, own_steps, own_table) in zip(json.loads(as_json), each):
-        outcome = Outcome((name, _plain(column[0])) for name, column in of_csv(own).items())
+        read = of_csv(own).items()
+        outcome = Outcome((name, column[0] if name in NAMES else _plain(column[0])) for name, column in read)
         outcome.details, outcome._steps = details, own_steps
         outcome.table, outcome.about, outcome.warnings = own_table, about, warnings
         out.append(outcome)

@@ -20,6 +20,10 @@ WHOLE_MOST = 2**63
 """Where NumPy's whole numbers end: from here on a column has numbers that are nearly right."""
 
 
+NAMES = ("policy", "load")
+"""Columns of names, which stay as they are: a name may read as a number, like "1e3"."""
+
+
 class Table(dict[str, Array]):
     """Columns by name, each a NumPy array, all of one length.
 
@@ -39,9 +43,17 @@ class Table(dict[str, Array]):
         return pandas.DataFrame(self)
 
     def to_arrow(self) -> Any:
-        """As a `pyarrow.Table`; NaN becomes null."""
+        """As a `pyarrow.Table`; NaN becomes null, and a column of several kinds text."""
         pyarrow = _pyarrow("pyarrow")
-        return pyarrow.table({name: pyarrow.array(column, from_pandas=True) for name, column in self.items()})
+
+        def array(column: Array) -> Any:
+            # Arrow has no columns of several kinds, as of a sweep that varies an option with 1, "auto" and None.
+            kinds = {type(known) for known in column} - {type(None)} if column.dtype == object else set()
+            if len(kinds) > 1:
+                column = np.array([known if known is None else str(known) for known in column], dtype=object)
+            return pyarrow.array(column, from_pandas=True)
+
+        return pyarrow.table({name: array(column) for name, column in self.items()})
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Writes it to a Parquet file, which keeps what each column is of; NaN becomes null. It needs pyarrow.
@@ -80,7 +92,7 @@ def of_csv(text: str) -> Table:
     lines = csv.reader(io.StringIO(text))
     names = next(lines, [])
     columns = zip(*lines)
-    return Table((name, _column(cells)) for name, cells in zip(names, columns))
+    return Table((name, np.array(cells, dtype=object) if name in NAMES else _column(cells)) for name, cells in zip(names, columns))
 
 
 def value(cell: str) -> int | float | bool | str | None:
