@@ -68,6 +68,12 @@ impl Chosen {
         all.try_for_each(Asked::raised)
     }
 
+    /// Interrupts what runs of its functions.
+    pub fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
+        let mut all = self.victim.iter().chain(&self.hot).chain(&self.admit);
+        all.try_for_each(|asked| asked.interrupt(py))
+    }
+
     /// Runs it.
     pub fn run(&self, scenario: &Scenario<'_>) -> Result<Outcome, ScenarioError> {
         let victim = self.victim.clone();

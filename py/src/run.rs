@@ -52,7 +52,8 @@ pub fn run(
     let work = || parallel::map(&policies, threads, one);
     let raised = || policies.iter().try_for_each(Chosen::raised);
     let heed = || raised().and_then(|()| tell(&watches, progress));
-    let results = watched(py, &watches, heed, work)?;
+    let interrupt = || policies.iter().try_for_each(|own| own.interrupt(py));
+    let results = watched(py, &watches, heed, interrupt, work)?;
     raised()?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     for (policy, result) in policies.iter().zip(results) {

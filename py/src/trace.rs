@@ -38,7 +38,7 @@ impl Trace {
         };
         let watches = [Watch::default()];
         let read = || TraceFile::read_watched(file, &reading, &watches[0]);
-        let file = watched(py, &watches, || tell(&watches, progress), read)?
+        let file = watched(py, &watches, || tell(&watches, progress), || Ok(()), read)?
             .map_err(|error| unread(&error))?;
         let file = Arc::new(file);
         Ok(Self { path, file })
@@ -92,6 +92,7 @@ impl Trace {
         let columns = watched(
             py,
             &[],
+            || Ok(()),
             || Ok(()),
             || {
                 let mut columns = Columns::default();

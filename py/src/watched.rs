@@ -10,11 +10,12 @@ use vellum_lab::progress::Watch;
 const EVERY: Duration = Duration::from_millis(100);
 
 /// Does `work` on a separate thread while other Python threads run. `heed` is called now and then. Its exception, or a signal's, stops what
-/// is watched, and is raised.
+/// is watched, and is raised. `interrupt` is called then, and at each further signal: a Python function that `work` waits for may never return.
 pub fn watched<R: Send>(
     py: Python<'_>,
     watches: &[Watch],
     heed: impl Fn() -> PyResult<()>,
+    interrupt: impl Fn() -> PyResult<()>,
     work: impl FnOnce() -> R + Send,
 ) -> PyResult<R> {
     let over = &AtomicBool::new(false);
@@ -27,11 +28,14 @@ pub fn watched<R: Send>(
         let mut heard = Ok(());
         while !over.load(Ordering::Acquire) {
             py.detach(|| thread::park_timeout(EVERY));
-            if heard.is_ok() {
-                heard = py.check_signals().and_then(|()| heed());
-                if heard.is_err() {
-                    watches.iter().for_each(Watch::stop);
-                }
+            let is_on = heard.is_ok();
+            let now = py.check_signals();
+            let now = now.and_then(|()| if is_on { heed() } else { Ok(()) });
+            if now.is_err() {
+                watches.iter().for_each(Watch::stop);
+                // The caller asked for the end, and not for this, should it fail.
+                interrupt().ok();
+                heard = now;
             }
         }
         // The work is over, so this does not block Python.

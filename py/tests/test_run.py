@@ -206,6 +206,40 @@ def test_ctrl_c_ends_it() -> None:
     assert time.monotonic() - start < 60
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.parametrize("stubborn", [0, 1])
+def test_ctrl_c_ends_a_function_that_does_not_return(stubborn: int) -> None:
+    begun, left = threading.Event(), stubborn
+
+    def forever(_page: int, _was: bool | None) -> bool:
+        nonlocal left
+        while True:
+            try:
+                begun.set()
+                while True:
+                    pass
+            except KeyboardInterrupt:
+                left -= 1
+                if left < 0:
+                    raise
+
+    def interrupt() -> None:
+        begun.wait()
+        for _ in range(1 + stubborn):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            vellum.run("zipf", policy="base:hot-cold", hot=forever, **SMALL)
+        finally:
+            # What comes late must not end the tests.
+            thread.join()
+    assert left == -1
+
+
 def test_an_exception_of_the_progress_ends_it() -> None:
     def enough(_done: int, _all: int) -> None:
         raise StopIteration("enough")

@@ -9,7 +9,8 @@
     vellum.compare("trace.csv.gz", drive="tlc-nvme").figures.to_pandas()
 
 A run gives what `vellum lab run` gives with the same options, to the last digit. Native code runs it on a thread of its
-own: other Python threads continue meanwhile, and Ctrl-C ends it.
+own: other Python threads continue meanwhile, and Ctrl-C ends it. In a function of yours that is running, it raises KeyboardInterrupt, as soon as
+that is back from what is not Python.
 """
 
 from __future__ import annotations
