@@ -42,7 +42,7 @@ fn told(best: &Outcome, first: &Outcome) -> Result<String, String> {
     };
     let lasts = match (years(best), years(first)) {
         (Some(with), Some(without)) if with.against(without).is_none() => {
-            "as many years as far as can be told, ".into()
+            "it is not known which lasts longer, ".into()
         }
         (Some(with), Some(without)) => {
             let [with, without] = [with, without].map(|years| years.shown(1, ""));
@@ -207,6 +207,6 @@ mod tests {
             )
         );
         best.life = Some(life(4.0, 0.2));
-        assert!(said(&best, &first).contains(": as many years as far as can be told, 50% less"));
+        assert!(said(&best, &first).contains(": it is not known which lasts longer, 50% less"));
     }
 }
