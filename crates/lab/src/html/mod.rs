@@ -101,3 +101,26 @@ pub(crate) fn escape(text: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::SCRIPT;
+    use std::process::Command;
+
+    #[test]
+    fn the_slowest_of_all_requests_is_no_further_than_their_count() {
+        let tail = SCRIPT
+            .lines()
+            .find(|line| line.starts_with("function tail("));
+        let points = "[{ ns: 1000, share: 0.5 }, { ns: 2000, share: 1 }]";
+        let asked = format!(
+            "{}\nconsole.log(String(tail({points}, 1000)))",
+            tail.unwrap()
+        );
+        let Ok(said) = Command::new("node").args(["-e", &asked]).output() else {
+            println!("SKIP: no node");
+            return;
+        };
+        assert_eq!(String::from_utf8_lossy(&said.stdout), "1,0.5,2,0.999\n");
+    }
+}

@@ -22,8 +22,10 @@ function coursePlot(title, options, x, value) {
   const lines = runs.map((run) => course(run, x, value)).filter((line) => line.points.length > 2);
   if (lines.length > 0) linePlot(chapter(title, ZOOM), lines, { ...options, step: true });
 }
+// The slowest of so many requests is beyond all others: the scale has no place for all of them.
+function tail(points, count) { return points.map(({ ns, share }) => [ns / 1000, Math.min(share, 1 - 1 / count)]); }
 for (const [kind, curve] of [["write", "write_cdf"], ["read", "read_cdf"]]) {
-  const lines = runs.filter((run) => run[curve].length > 0).map((run) => ({ name: run.policy, points: run[curve].map(({ ns, share }) => [ns / 1000, share]) }));
+  const lines = runs.filter((run) => run[curve].length > 0).map((run) => ({ name: run.policy, points: tail(run[curve], run[`${kind}s`].count) }));
   if (lines.length > 0) linePlot(chapter(`How long a ${kind} took`, `${TAIL} ${ZOOM}`), lines, { x: "microseconds, virtual", y: "share of requests within it", log: true, step: true, tail: true });
 }
 coursePlot("Write amplification in the course of the run", { x: "GiB that the host wrote", y: "blocks written for one of the host's" },
