@@ -35,6 +35,16 @@ fn the_page_is_the_record_as_the_command_prints_it() {
     assert_eq!(recorded.len(), NAMES.len());
     assert_eq!(document("lab-papers.md"), page(&recorded));
     let frames = recorded.iter().flat_map(|evaluation| &evaluation.frames);
+    let alone = frames.clone().flat_map(|frame| {
+        let claims = frame.claims.iter();
+        claims.filter(|claim| frame.is_alone(claim))
+    });
+    let alone: Vec<_> = alone.map(|claim| claim.what.as_str()).collect();
+    assert!(
+        alone.contains(&"latency added with 2 MB")
+            && alone.contains(&"kernel build: fewer erasures")
+    );
+    assert!(page(&recorded).contains("| explained alone | at 55 ms"));
     for claim in frames.flat_map(|frame| &frame.claims) {
         assert_eq!(claim.verdict, claim.judged(), "{}", claim.what);
         compares_what_it_prints(claim);

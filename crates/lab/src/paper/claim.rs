@@ -283,11 +283,13 @@ impl Claim {
     }
 }
 
-/// Counts the claims by verdict, separately for those with figures and those in words.
+/// Counts the claims by verdict, separately for those with figures and those in words. Each comes with whether it is explained alone.
 #[must_use]
-pub fn count<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> String {
+pub fn count<'a>(claims: impl IntoIterator<Item = (&'a Claim, bool)>) -> String {
     let (mut figures, mut words) = ([0; 4], [0; 4]);
-    for claim in claims {
+    let mut alone = 0;
+    for (claim, is_alone) in claims {
+        alone += i32::from(is_alone);
         let counts = match claim.stated.is_figure() {
             true => &mut figures,
             false => &mut words,
@@ -297,11 +299,12 @@ pub fn count<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> String {
     let [yes, explained, direction, no] = figures;
     let said: i32 = words.iter().sum();
     format!(
-        "Of {} figures that the papers state, {yes} are within {:.0}% here, {explained} are explained by an \
-         experiment, {direction} have the direction, {no} have neither; of {said} statements in words {} \
+        "Of {} figures that the papers state, {yes} are within {:.0}% here, {} are explained by an experiment, \
+         {alone} are explained alone, {direction} have the direction, {no} have neither; of {said} statements in words {} \
          hold.",
         yes + explained + direction + no,
         BAND * 100.0,
+        explained - alone,
         words[0]
     )
 }
@@ -391,10 +394,9 @@ mod tests {
             Claim::words("d", "yes", "no", false),
         ];
         assert_eq!(
-            count(&claims),
+            count(claims.iter().map(|claim| (claim, false))),
             "Of 2 figures that the papers state, 1 are within 15% here, 0 are explained by an experiment, \
-                1 have the \
-             direction, 0 have neither; of 2 statements in words 1 hold."
+             0 are explained alone, 1 have the direction, 0 have neither; of 2 statements in words 1 hold."
         );
         assert!(claims[3].is_open() && !claims[1].is_open());
     }

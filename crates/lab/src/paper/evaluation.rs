@@ -1,6 +1,6 @@
 //! The parts of an evaluation.
 
-use super::claim::Claim;
+use super::claim::{Claim, Verdict};
 use super::experiment::Experiment;
 use super::list::Listed;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,26 @@ impl Frame {
     pub(super) fn claims(mut self, claims: impl IntoIterator<Item = Claim>) -> Self {
         self.claims.extend(claims);
         self
+    }
+
+    /// True if the value that explains this claim is not known to give the other figures of the table: those that are met, and those that the
+    /// same assumption explains. What is said in words is not asked, because an experiment records figures.
+    #[must_use]
+    pub fn is_alone(&self, claim: &Claim) -> bool {
+        let is_explained = claim.verdict == Verdict::Explained;
+        let Some(found) = claim.found.as_ref().filter(|_| is_explained) else {
+            return false;
+        };
+        let is_asked = |other: &&Claim| match other.verdict {
+            Verdict::Yes => other.stated.is_figure(),
+            Verdict::Explained => {
+                let by = other.found.as_ref();
+                by.is_some_and(|by| by.varies == found.varies)
+            }
+            Verdict::Direction | Verdict::No => false,
+        };
+        let gives = |other: &Claim| self.experiments.iter().any(|own| own.gives(found, other));
+        !self.claims.iter().filter(is_asked).all(gives)
     }
 
     /// Adds an experiment, and what it explains.

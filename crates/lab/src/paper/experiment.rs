@@ -41,6 +41,14 @@ pub struct Trial {
     pub figures: Vec<Stated>,
 }
 
+impl Trial {
+    /// True if ours of this column is the paper's figure of the claim.
+    fn meets(&self, column: usize, claim: &Claim) -> bool {
+        let figures = self.figures.get(column);
+        figures.is_some_and(|f| f.is_of(&claim.stated) && f.verdict() == Verdict::Yes)
+    }
+}
+
 /// An experiment; see the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
@@ -132,11 +140,8 @@ impl Experiment {
             return None;
         }
         let usual = self.trials.iter().position(|t| t.value == self.usual)?;
-        let meets = |trial: &Trial| {
-            let figures = trial.figures.get(column);
-            figures.is_some_and(|f| f.is_of(&claim.stated) && f.verdict() == Verdict::Yes)
-        };
-        let met = self.trials.iter().enumerate().filter(|(_, t)| meets(t));
+        let trials = self.trials.iter().enumerate();
+        let met = trials.filter(|(_, trial)| trial.meets(column, claim));
         let (_, trial) =
             met.min_by_key(|(at, t)| (!self.allows(t.value), at.abs_diff(usual), *at))?;
         Some(MatchingValue {
@@ -145,6 +150,18 @@ impl Experiment {
             ours: self.shown(column, trial),
             is_plausible: self.allows(trial.value),
         })
+    }
+
+    /// True if at the value that was found ours is the paper's figure of this claim too.
+    pub(super) fn gives(&self, found: &MatchingValue, claim: &Claim) -> bool {
+        let Some(column) = self.column(claim).filter(|_| self.varies == found.varies) else {
+            return false;
+        };
+        let mut at = self
+            .trials
+            .iter()
+            .filter(|trial| self.value(trial.value) == found.at);
+        at.any(|trial| trial.meets(column, claim))
     }
 
     fn value(&self, value: f64) -> String {
@@ -206,6 +223,7 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::evaluation::Frame;
     use super::*;
 
     const KNOB: Assumption = Assumption {
@@ -271,6 +289,30 @@ mod tests {
         tried(100.0, |v| if v == 10.0 { 50.0 } else { 100.0 }).explain(&mut claim);
         let found = claim.found.unwrap();
         assert_eq!((found.at.as_str(), found.ours.as_str()), ("5 C", "100%"));
+    }
+
+    #[test]
+    fn an_explanation_that_spoils_what_is_met_stands_alone() {
+        let alone = |met: fn(f64) -> f64| {
+            let other = Claim::new("it rains", "", "", Stated::figure(7.0, 7.0), "");
+            let mut frame = Frame::new("a figure", "", &[]).claims([claim(100.0, 50.0), other]);
+            let columns = ["it grows", "it rains"].map(|name| (name.to_owned(), "%"));
+            let run = |v| {
+                let grows = Stated::figure(100.0, v * 5.0).over(0.0);
+                Ok(vec![grows, Stated::figure(7.0, met(v))])
+            };
+            frame.try_out(Experiment::vary(&KNOB, &columns, run).unwrap());
+            assert_eq!(frame.claims[0].verdict, Verdict::Explained);
+            assert!(!frame.is_alone(&frame.claims[1]));
+            frame.is_alone(&frame.claims[0])
+        };
+        assert!(!alone(|_| 7.0));
+        assert!(alone(|v| v * 0.7));
+        // Nobody has run the other one.
+        let other = Claim::new("it rains", "", "", Stated::figure(7.0, 7.0), "");
+        let mut frame = Frame::new("a figure", "", &[]).claims([claim(100.0, 50.0), other]);
+        frame.try_out(tried(100.0, |v| v * 5.0));
+        assert!(frame.is_alone(&frame.claims[0]));
     }
 
     #[test]

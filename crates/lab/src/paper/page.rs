@@ -15,7 +15,10 @@ pub fn page(evaluations: &[Evaluation]) -> String {
     out.push('\n');
     out.push_str(&list(evaluations));
     let frames = evaluations.iter().flat_map(|evaluation| &evaluation.frames);
-    let claims = frames.flat_map(|frame| &frame.claims);
+    let claims = frames.flat_map(|frame| {
+        let claims = frame.claims.iter();
+        claims.map(|claim| (claim, frame.is_alone(claim)))
+    });
     let _ = writeln!(out, "\n{}", count(claims));
     out
 }
@@ -39,7 +42,10 @@ words, without a figure, holds or does not.
 An experiment stands below the table of its figures: what is varied, its value in all other runs, which
 values are plausible and why, and ours at each value, in bold where it is the paper's figure. At the
 usual value it must give the figure of the table to the last bit, or it explains nothing: so no second
-assumption can hide in it. A value that is not plausible explains nothing either.
+assumption can hide in it. A value that is not plausible explains nothing either. **explained alone**:
+at the value that explains it, another figure of the table is not the paper's, or was not run: one that
+is met, or that another value of the same assumption explains. So no single value is known to give both.
+What a paper says in words is not run at other values.
 
 The last column says why what is not *yes* differs. What is run of each paper, and what is not, is
 [the list at the end](#every-figure-and-table-of-the-evaluations); how many of the figures are met is
@@ -56,7 +62,8 @@ fn one(out: &mut String, evaluation: &Evaluation) {
         }
         out.push('\n');
         let claims = frame.claims.iter().map(|claim| {
-            let verdict = claim.verdict.to_string();
+            let alone = if frame.is_alone(claim) { " alone" } else { "" };
+            let verdict = format!("{}{alone}", claim.verdict);
             [
                 &claim.what,
                 &claim.theirs,
