@@ -21,6 +21,7 @@ use vellum_lab::sim::Pace;
 use vellum_lab::sizes::{self, Size};
 use vellum_lab::trace::Op;
 use vellum_lab::vellum::Hashing;
+use vellum_lab::verdict;
 use vellum_lab::workload::{self, Request};
 
 fn device(name: &str, capacity: u64) -> Device {
@@ -377,6 +378,20 @@ fn a_copy_in_a_journal_is_a_delta_against_the_copy_before_it() {
         (commits * 9 / 10..commits + 10).contains(&deltas),
         "{deltas}"
     );
+}
+
+#[test]
+fn a_comparison_on_a_device_has_a_verdict() {
+    let scenario = scenario(device("fast-ssd", 128 << 20), "zipf", 200_000);
+    let outcomes = ["base", "vellum"].map(|policy| run(&scenario, policy));
+    let base = outcomes[0].sure;
+    let low = base.write_amplification_low.unwrap();
+    assert!(
+        (low - 1.0).abs() < 0.01 && base.settled.is_none(),
+        "{base:?}"
+    );
+    let said = verdict::sentence(&outcomes).unwrap();
+    assert!(!said.contains("too short"), "{said}");
 }
 
 #[test]

@@ -282,14 +282,16 @@ impl Scenario<'_> {
         self.name_tenants(&mut outcome.tenants, logical);
         outcome.logical_blocks = logical;
         outcome.physical_blocks = built.physical;
-        outcome.sure = match sim.ftl {
-            Ftl::Raw(_) => Sure::default(),
-            _ => {
-                let warm = warm.as_ref().map(|warm| warm.settled);
-                Sure::of(outcome.write_amplification, &outcome.steps, logical, warm)
-            }
-        };
-        if warm.as_ref().is_some_and(|warm| warm.is_unread) {
+        let settled = warm.as_ref().map(|warm| warm.settled);
+        outcome.sure = Sure::of(
+            outcome.write_amplification,
+            &outcome.steps,
+            logical,
+            settled,
+        );
+        // What is written to a device is counted, but what goes on inside is not known.
+        let is_raw = matches!(sim.ftl, Ftl::Raw(_));
+        if is_raw || warm.as_ref().is_some_and(|warm| warm.is_unread) {
             outcome.sure.settled = None;
         }
         built.notes.extend(warm.map(|warm| warm.told));
