@@ -215,6 +215,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Clears the latencies of a run that took no time.
+    pub(crate) fn untimed(&mut self) {
+        self.notes.push("untimed: only counted".into());
+        (self.reads, self.writes, self.flushes) = Default::default();
+        (self.write_cdf, self.read_cdf) = Default::default();
+        for step in &mut self.steps {
+            (step.write_mean_ns, step.read_mean_ns) = (None, None);
+        }
+        self.tenants.iter_mut().for_each(OfTenant::untimed);
+    }
+
     /// Blocks written to the medium.
     #[must_use]
     pub fn medium_blocks(&self) -> u64 {

@@ -402,6 +402,10 @@ fn an_untimed_run_counts_the_same_and_has_no_latencies() {
     let counted = run(&scenario, "base");
     assert_eq!(counted.medium, timed.medium);
     assert_eq!((counted.seconds, counted.writes.count), (0.0, 0));
+    // A report would plot them.
+    assert!(counted.write_cdf.is_empty() && counted.read_cdf.is_empty());
+    let mut steps = counted.steps.iter();
+    assert!(steps.all(|step| step.write_mean_ns.is_none() && step.read_mean_ns.is_none()));
 }
 
 #[test]

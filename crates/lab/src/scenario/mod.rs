@@ -299,9 +299,7 @@ impl Scenario<'_> {
         outcome.life = self.life(sim, &outcome, daily, &mut built.notes);
         outcome.notes = built.notes;
         if !self.timed {
-            outcome.notes.push("untimed: only counted".into());
-            (outcome.reads, outcome.writes, outcome.flushes) = Default::default();
-            outcome.tenants.iter_mut().for_each(OfTenant::untimed);
+            outcome.untimed();
         }
         outcome.partial = self.stopped();
         Ok(outcome)
