@@ -10,8 +10,6 @@ pub enum MadeUp {
     Same,
     /// Most are dated before their predecessor.
     Falling,
-    /// Each is dated one unit of time after its predecessor: their numbers, and no times.
-    Numbers,
 }
 
 /// Units of time in nanoseconds: of traces, and of Windows.
@@ -30,14 +28,18 @@ impl Summary {
     #[must_use]
     pub fn made_up_times(&self) -> Option<MadeUp> {
         let requests = self.requests();
-        let is_even = requests >= NUMBERS_MIN && self.other_gaps == 0;
-        if is_even && UNITS.contains(&self.first_gap) {
-            return Some(MadeUp::Numbers);
-        }
         if requests > 1 && self.seen.backwards > requests / 2 {
             return Some(MadeUp::Falling);
         }
         (requests > 1 && self.first_at == self.last_at).then_some(MadeUp::Same)
+    }
+
+    /// True if each request is dated one unit of time after its predecessor. These may be row numbers. They may be times as well, of a load
+    /// of so many requests a second.
+    #[must_use]
+    pub fn may_be_numbered(&self) -> bool {
+        let is_even = self.requests() >= NUMBERS_MIN && self.other_gaps == 0;
+        is_even && UNITS.contains(&self.first_gap)
     }
 
     /// True if its times are whole seconds, in which several requests come: how they are spread over a second is not known.
@@ -117,25 +119,34 @@ mod tests {
         // A clock that was set back once is still a clock.
         assert_eq!(of(7, 90, 1), None);
         assert_eq!(of(0, 1, 0), None);
+        let one = Summary {
+            writes: 1,
+            ..Summary::default()
+        };
+        assert_eq!(one.made_up_times(), None);
+    }
+
+    #[test]
+    fn times_that_may_be_row_numbers_are_kept() {
         let even = |writes, first_gap, other_gaps| {
             let summary = Summary {
                 writes,
                 last_at: first_gap * (writes - 1),
                 first_gap,
                 other_gaps,
+                blocks_written: writes,
                 ..Summary::default()
             };
-            summary.made_up_times()
+            assert_eq!(summary.made_up_times(), None);
+            assert!(summary.daily_bytes().is_some());
+            summary.may_be_numbered()
         };
         // 0, 1, 2, ... in microseconds. Few may be so by chance, and 10 ms are somebody's pace.
-        assert_eq!(even(32, 1000, 0), Some(MadeUp::Numbers));
-        assert_eq!(even(31, 1000, 0), None);
-        assert_eq!(even(32, 1000, 1), None);
-        assert_eq!(even(32, 10_000_000, 0), None);
-        let one = Summary {
-            writes: 1,
-            ..Summary::default()
-        };
-        assert_eq!(one.made_up_times(), None);
+        assert!(even(32, 1000, 0));
+        // A thousand a second, or rows of milliseconds.
+        assert!(even(32, 1_000_000, 0));
+        assert!(!even(31, 1000, 0));
+        assert!(!even(32, 1000, 1));
+        assert!(!even(32, 10_000_000, 0));
     }
 }

@@ -23,12 +23,14 @@ impl Setup {
         if let Some(trace) = &ready.trace {
             describe("trace", trace, &mut about, &mut warnings);
             warnings.extend(self.made_up("trace", trace));
+            warnings.extend(self.numbered("trace", trace));
             warnings.extend(self.bursts("trace", trace));
         }
         for tenant in ready.tenants.iter().flat_map(|tenants| tenants.all()) {
             let name = format!("tenant {}", tenant.name);
             describe(&name, &tenant.trace, &mut about, &mut warnings);
             warnings.extend(self.made_up(&name, &tenant.trace));
+            warnings.extend(self.numbered(&name, &tenant.trace));
             warnings.extend(self.bursts(&name, &tenant.trace));
         }
         let load = self.workload.map(|workload| self.synthetic(workload));
@@ -82,9 +84,6 @@ impl Setup {
     fn made_up(&self, name: &str, trace: &TraceFile) -> Option<String> {
         let times = match trace.summary().made_up_times()? {
             MadeUp::Same => "all its requests have one time",
-            MadeUp::Numbers => {
-                "each of its requests is dated one unit of time after the one before it"
-            }
             MadeUp::Falling => "most of its requests are dated before the one before them",
         };
         let asked = match self.depth {
@@ -98,6 +97,24 @@ impl Setup {
         Some(format!(
             "the {name}'s times are made up: {times}. {asked}{years}"
         ))
+    }
+
+    /// Warns that what stands for times may be row numbers, where anything follows from them.
+    fn numbered(&self, name: &str, trace: &TraceFile) -> Option<String> {
+        let asked = match (self.depth, self.daily) {
+            (Some(_), Some(_)) => return None,
+            (Some(_), None) => "--daily says what the host writes a day",
+            (None, Some(_)) => "--depth leaves them aside",
+            (None, None) => {
+                "--depth leaves them aside, and --daily says what the host writes a day"
+            }
+        };
+        trace.summary().may_be_numbered().then(|| {
+            format!(
+                "each request of the {name} is dated one unit of time after the one before it: if these are row \
+                 numbers and no times, {asked}"
+            )
+        })
     }
 
     /// Warns that requests come at once because the trace's clock is coarse, where its times are those of the run.
