@@ -111,8 +111,8 @@ impl Setup {
         };
         trace.summary().may_be_numbered().then(|| {
             format!(
-                "each request of the {name} is dated one unit of time after the one before it: if these are row \
-                 numbers and no times, {asked}"
+                "each request of the {name} is dated one unit of time after the one before it: if these are \
+                 row numbers and no times, {asked}"
             )
         })
     }

@@ -299,8 +299,9 @@ pub fn count<'a>(claims: impl IntoIterator<Item = (&'a Claim, bool)>) -> String 
     let [yes, explained, direction, no] = figures;
     let said: i32 = words.iter().sum();
     format!(
-        "Of {} figures that the papers state, {yes} are within {:.0}% here, {} are explained by an experiment, \
-         {alone} are explained alone, {direction} have the direction, {no} have neither; of {said} statements in words {} \
+        "Of {} figures that the papers state, {yes} are within {:.0}% here, {} are explained by \
+         an experiment, {alone} are explained alone, {direction} have the direction, {no} have \
+         neither; of {said} statements in words {} \
          hold.",
         yes + explained + direction + no,
         BAND * 100.0,
