@@ -219,8 +219,9 @@ pub enum OpenError {
     /// The list of snapshots is damaged.
     #[error(
         "the list of snapshots is damaged: {0}. Do this, in order: copy what you need of the volume, which \
-         `vellum serve VOLUME --read-only` serves; see by `vellum rescue VOLUME` which snapshots and clones \
-         you lose; give them up by `vellum delete VOLUME --all`, and the volume works as before"
+         `vellum serve VOLUME --read-only --socket PATH` serves; see by `vellum rescue VOLUME` which \
+         snapshots and clones you lose; give them up by `vellum delete VOLUME --all`, and the volume works \
+         as before"
     )]
     Snapshots(String),
     /// Half of a snapshot is there.

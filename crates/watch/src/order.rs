@@ -43,8 +43,10 @@ pub struct CommitOrder {
 
 struct Journal {
     commits: Commits,
-    /// When the last new block arrived.
+    /// When the last new block arrived, or was refused.
     news: Nanos,
+    /// When the last new block arrived.
+    came: Nanos,
 }
 
 /// What a write waits for.
@@ -161,6 +163,7 @@ impl CommitOrder {
         let new = |commits: &Commits| Journal {
             commits: commits.clone(),
             news: Nanos(0),
+            came: Nanos(0),
         };
         self.journals = found.iter().map(new).collect();
         let mut lost = Vec::new();
@@ -200,6 +203,9 @@ impl CommitOrder {
             };
             if is_news {
                 journal.news = now;
+                if result.is_ok() {
+                    journal.came = now;
+                }
                 self.is_due = true;
             }
         }
@@ -248,8 +254,13 @@ impl CommitOrder {
             Reason::Scan => (wait.since, SCOUT_PATIENCE),
             // Other blocks that are refused meanwhile are no sign that this one comes.
             Reason::Blocks {
-                was_refused: true, ..
-            } => (wait.since, COMMIT_PATIENCE),
+                journal,
+                was_refused: true,
+                ..
+            } => {
+                let came = journal.map_or(Nanos(0), |number| self.journals[number].came);
+                (wait.since.max(came), COMMIT_PATIENCE)
+            }
             Reason::Blocks { journal, .. } => {
                 let patience = match wait.may_be_answered() {
                     true => COMMIT_SILENCE,

@@ -7,6 +7,9 @@ from typing import Any
 
 from cloudpickle import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 
+if not hasattr(cloudpickle, "Pickler"):
+    raise ImportError("this cloudpickle is older: pip install -U cloudpickle")
+
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     """Names no class that is pickled by value.

@@ -99,10 +99,12 @@ def packed(policy: Policy) -> bytes:
     """The policy as bytes, functions and what they hold: a worker makes a copy of them for each run."""
     if importlib.util.find_spec("cloudpickle") is None:
         raise _lab.OptionError(f"policy {policy.name}: a sweep copies its functions for each run, by cloudpickle: pip install cloudpickle")
-    from .copies import dumps
-
     try:
+        from .copies import dumps
+
         return dumps(policy)
+    except ImportError as error:
+        raise _lab.OptionError(f"policy {policy.name}: its functions are copied by cloudpickle 3 or newer: {error}") from error
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise _lab.OptionError(f"policy {policy.name}: its functions cannot be copied for a run of a sweep: {what}") from error

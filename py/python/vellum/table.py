@@ -47,11 +47,12 @@ class Table(dict[str, Array]):
         pyarrow = _pyarrow("pyarrow")
 
         def array(column: Array) -> Any:
-            # Arrow has no columns of several kinds, as of a sweep that varies an option with 1, "auto" and None.
-            kinds = {type(known) for known in column} - {type(None)} if column.dtype == object else set()
-            if len(kinds) > 1:
-                column = np.array([known if known is None else str(known) for known in column], dtype=object)
-            return pyarrow.array(column, from_pandas=True)
+            try:
+                return pyarrow.array(column, from_pandas=True)
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+                # Arrow has no columns of several kinds, as of a sweep that varies an option with 1, "auto" and None.
+                text = [None if known is None or known != known else str(known) for known in column]
+                return pyarrow.array(text)
 
         return pyarrow.table({name: array(column) for name, column in self.items()})
 

@@ -337,34 +337,31 @@ impl Segments<'_> {
             Some(_) => None,
             None => self.read_summary(segment),
         };
-        let headers = match (in_log, &summary) {
-            // The summary was being rewritten when the power failed. The chunk headers have the same information.
-            (None, None) => Some(self.read_headers(segment).0),
-            _ => None,
+        let first = in_log.or(summary.as_deref());
+        let is_anothers = |tags: &[Tag], &(offset, lba): &(u32, Lba)| {
+            tags[offset as usize].owner != Owner::Lba(lba)
         };
-        let known = in_log.or(summary.as_deref()).or(headers.as_deref());
-        let Some(tags) = known else { return };
-        let is_other =
-            |(offset, lba): &&(u32, Lba)| tags[*offset as usize].owner != Owner::Lba(*lba);
-        let mut others = live.iter().filter(is_other).peekable();
-        // A power cut may have taken what a rewritten summary says already. The headers say what was before.
-        let said = match others.peek() {
-            Some(_) if !self.tags_are_old => self.read_headers(segment).0,
-            _ => Vec::new(),
+        let has_others = |tags: &[Tag]| live.iter().any(|one| is_anothers(tags, one));
+        // The chunk headers have what a summary has, which was perhaps being rewritten when the power failed; and what it had before that.
+        let wants_headers =
+            first.is_none_or(|tags| self.options.data || !self.tags_are_old && has_others(tags));
+        let (said, is_whole) = match wants_headers {
+            true => self.read_headers(segment),
+            false => (Vec::new(), false),
         };
-        for &(offset, lba) in others {
-            let is_said = said.get(offset as usize);
-            let is_said = is_said.is_some_and(|said| said.owner == Owner::Lba(lba));
-            self.check_owner(
-                lba,
-                start.plus(offset.into()),
-                tags[offset as usize],
-                is_said,
-            );
+        let tags = first.unwrap_or(&said);
+        for &(offset, lba) in live.iter().filter(|one| is_anothers(tags, one)) {
+            let tag = tags[offset as usize];
+            let before = Tag {
+                owner: Owner::Lba(lba),
+                ..tag
+            };
+            let is_said = said.get(offset as usize) == Some(&before);
+            self.check_owner(lba, start.plus(offset.into()), tag, is_said);
         }
         if self.options.data {
-            if summary.is_some() || in_log.is_some() {
-                self.check_headers(segment, tags, in_log.is_some());
+            if first.is_some() && is_whole {
+                self.check_headers(segment, tags, &said, in_log.is_some());
             }
             self.check_data(start, tags, &live);
         }
@@ -393,7 +390,7 @@ impl Segments<'_> {
         }
     }
 
-    /// Checks a tag that does not name the block's owner. `is_said`: a chunk's header names it.
+    /// Checks a tag that does not name the block's owner. `is_said`: a chunk's header names it, and has the same sum.
     fn check_owner(&mut self, lba: Lba, at: Pba, tag: Tag, is_said: bool) {
         match tag.owner {
             Owner::None => self.report.add(Problem::NotData { lba, at }),
@@ -406,17 +403,19 @@ impl Segments<'_> {
 
     /// Checks that the chunk headers say what the summary repeats. Owners may have changed since: a page was shared, even if a power cut has
     /// taken that. In a segment `in_log`, headers behind its last chunk are stale.
-    fn check_headers(&mut self, segment: Segment, tags: &[Tag], in_log: bool) {
-        let (said, true) = self.read_headers(segment) else {
-            return;
+    fn check_headers(&mut self, segment: Segment, tags: &[Tag], said: &[Tag], in_log: bool) {
+        let start = self.superblock.segment_start(segment);
+        let may_differ = |at: Pba, said: &Tag| {
+            let owner = self.owners.of(at);
+            self.tags_are_old || owner.is_none_or(|owner| said.owner == Owner::Lba(owner))
         };
-        let differ = |(said, tag): (&Tag, &Tag)| {
-            let is_owned = |tag: &Tag| tag.owner != Owner::None;
-            let differs = said.sum != tag.sum || is_owned(said) != is_owned(tag);
-            differs && !(in_log && tag.owner == Owner::None)
+        let differs = |(offset, (said, tag)): (u64, (&Tag, &Tag))| {
+            let differs = said.sum != tag.sum
+                || said.owner != tag.owner && !may_differ(start.plus(offset), said);
+            (differs && !(in_log && tag.owner == Owner::None)).then(|| start.plus(offset))
         };
-        if let Some(offset) = said.iter().zip(tags).position(differ) {
-            let at = self.superblock.segment_start(segment).plus(offset as u64);
+        let mut all = (0..).zip(said.iter().zip(tags));
+        if let Some(at) = all.find_map(differs) {
             self.report.add(Problem::HeadersDiffer { segment, at });
         }
     }

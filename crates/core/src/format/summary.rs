@@ -261,7 +261,7 @@ pub fn may_be_left_of(
     if raw.signature == *signature || (is_named && !is_whole) {
         return true;
     }
-    // The first sector may be what is lost. In a segment that is full at least every second block has an owner: the others are headers.
+    // The first sector may be what is lost. In a full segment at least every second block has an owner, where each chunk has data.
     let entries = body.chunks_exact(ENTRY).take(count);
     let after_the_first = entries.skip((SECTOR - size_of::<RawSummary>()).div_ceil(ENTRY));
     let kinds: Vec<Option<u64>> = after_the_first.map(kind_of).collect();

@@ -21,10 +21,11 @@ pub(super) fn given_up(offset: u64) -> String {
 }
 
 /// About a commit block that gets ENOSPC because blocks are missing.
-pub(super) fn without_room(offset: u64) -> String {
+pub(super) fn without_room(offset: u64, missing: u32) -> String {
     format!(
-        "the journal commit block at byte {offset} got ENOSPC, as what it commits did: that has not come \
-         again within {} s. Make room (`vellum stats` says how much there is), and let the client go on",
+        "the journal commit block at byte {offset} got ENOSPC: {missing} of the blocks it commits have not \
+         come within {} s, and there was no room. Make room in the volume or below it (`vellum health` says \
+         what is short), and let the client go on",
         COMMIT_PATIENCE.as_secs()
     )
 }

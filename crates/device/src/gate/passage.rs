@@ -81,20 +81,12 @@ impl Passage<'_> {
             Stop::Wait(reason) => reason,
             Stop::Refuse(why) => return self.refuse(pending, incomplete(why)),
         };
-        let since = waited.filter(|_| at == 0).map(|waited| waited.since);
+        let is_new = waited.is_none() || at > 0;
         later.iter_mut().for_each(|entry| entry.index -= at);
         let is_plain = pending.request.op == (Op::Write { fua: false });
-        let wait = Wait {
-            since: since.unwrap_or(self.now),
-            reason,
-            is_answered: waited.is_some_and(|waited| waited.is_answered),
-            // A flush waits for blocks behind a commit block, so they may not be answered and wait. Whether a client writes again what was
-            // refused is not known.
-            is_withheld: !is_plain
-                || blocks.len() > 1
-                || reason.was_refused()
-                || waited.is_some_and(|waited| waited.is_withheld),
-        };
+        // A flush waits for blocks behind a commit block, so they may not be answered and wait.
+        let mut wait = wait(self.now, reason, waited, is_new);
+        wait.is_withheld |= !is_plain || blocks.len() > 1;
         let waiting = watch::Waiting {
             run: (pending.request.lba.0, blocks.len()),
             write: Waiting {
@@ -106,7 +98,7 @@ impl Passage<'_> {
             },
             wait,
         };
-        self.inner.gate.commits.keep(waiting, since.is_none());
+        self.inner.gate.commits.keep(waiting, is_new);
     }
 
     /// Hands a write to the core, with what it says about journals.
@@ -203,10 +195,10 @@ impl Passage<'_> {
                 self.batch.answers.push(pending.take_answer(), Ok(()));
                 pending.watched.answered = Answered::AtGate;
             }
-            Due::Refusal(_) if !has_room || waiting.wait.reason.was_refused() => {
+            Due::Refusal(missing) if !has_room || waiting.wait.reason.was_refused() => {
                 // The client may have stopped until there is room.
                 self.inner.gate.refused += 1;
-                let told = messages::without_room(pending.request.lba.0 * BLOCK);
+                let told = messages::without_room(pending.request.lba.0 * BLOCK, missing);
                 self.batch.warnings.push(("commit", told));
                 return self.refuse(waiting.write.pending, incomplete(Refusal::NoRoom));
             }
@@ -273,5 +265,19 @@ fn incomplete(why: Refusal) -> BlockError {
     match why {
         Refusal::NoRoom => BlockError::Full,
         Refusal::Failed => BlockError::Io(messages::INCOMPLETE.to_owned()),
+    }
+}
+
+/// The wait of a write that has `waited`, perhaps. `is_new`: what stops it now did not stop it before.
+fn wait(now: Nanos, reason: Reason, waited: Option<Wait>, is_new: bool) -> Wait {
+    // What was refused meanwhile gets its own time to come again.
+    let is_as_before = |before: &Wait| before.reason.was_refused() || !reason.was_refused();
+    let since = waited.filter(|before| !is_new && is_as_before(before));
+    Wait {
+        since: since.map_or(now, |before| before.since),
+        reason,
+        is_answered: waited.is_some_and(|before| before.is_answered),
+        // Whether a client writes again what was refused is not known.
+        is_withheld: reason.was_refused() || waited.is_some_and(|before| before.is_withheld),
     }
 }

@@ -120,13 +120,14 @@ impl Keeper {
             .store(book.newest().is_some(), Ordering::Release);
     }
 
-    /// True if a snapshot could keep one more block; false if that cannot be decided at once.
+    /// False if snapshots surely cannot keep one more block.
     pub fn has_room(&self) -> bool {
         let has_room = |book: MutexGuard<'_, Snapshots>| {
             let (kept, most) = book.room();
             kept < most
         };
-        !self.has_any() || self.book.try_lock().is_some_and(has_room)
+        // Whoever holds the book may be keeping a block just now.
+        !self.has_any() || self.book.try_lock().is_none_or(has_room)
     }
 
     /// True if a block may change now without being kept before; false if that cannot be decided at once.

@@ -44,7 +44,7 @@ values are plausible and why, and ours at each value, in bold where it is the pa
 usual value it must give the figure of the table to the last bit, or it explains nothing: so no second
 assumption can hide in it. A value that is not plausible explains nothing either. **explained alone**:
 at the value that explains it, another figure of the table is not the paper's, or was not run: one that
-is met, or that another value of the same assumption explains. So no single value is known to give both.
+is met, or that another value of the same assumption explains. Another value that was tried may give both.
 What a paper says in words is not run at other values.
 
 The last column says why what is not *yes* differs. What is run of each paper, and what is not, is

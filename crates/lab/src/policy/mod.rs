@@ -110,6 +110,11 @@ impl Layer {
         })
     }
 
+    /// True if it passes requests on as they are where the drive is a block device.
+    pub(crate) fn is_bare(&self) -> bool {
+        matches!(self, Self::Base(_) | Self::Raw(Saving::Nothing))
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Self::Base(_) | Self::Raw(Saving::Nothing) => "base",

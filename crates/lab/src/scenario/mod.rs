@@ -290,7 +290,7 @@ impl Scenario<'_> {
             settled,
         );
         // What is written to a device is counted, but what goes on inside is not known.
-        let is_raw = matches!(sim.ftl, Ftl::Raw(_));
+        let is_raw = matches!(sim.ftl, Ftl::Raw(_)) && policy.layer.is_bare();
         if is_raw || warm.as_ref().is_some_and(|warm| warm.is_unread) {
             outcome.sure.settled = None;
         }
