@@ -9,9 +9,19 @@ use common::{can_attach, dir, ok, run, text, vellum};
 use std::fs;
 use std::path::Path;
 
+/// Detaches its volume where a test fails, so that no server is left behind.
+struct Attached<'a>(&'a Path);
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        vellum(&["detach", text(self.0)]);
+    }
+}
+
 /// Makes a volume with an ext4, changed by `tune2fs`.
 fn tuned(volume: &Path, layout: &str, changes: &[&str]) {
     ok(&["create", text(volume), "--size=256M", layout]);
+    let _attached = Attached(volume);
     let told = ok(&["attach", text(volume), "--mkfs", "--via=fuse"]);
     let mut words = told.split_whitespace();
     let device = words.find(|word| word.starts_with("/dev/")).unwrap();
@@ -22,6 +32,7 @@ fn tuned(volume: &Path, layout: &str, changes: &[&str]) {
 /// Mounts it with `more`, and returns all the options that it has: the table of mounts leaves out the file system's own.
 fn mounted(volume: &Path, mnt: &Path, more: &[&str]) -> String {
     let attach = ["attach", text(volume), "--mount", text(mnt), "--via=fuse"];
+    let _attached = Attached(volume);
     let attached = vellum(&[&attach[..], more].concat());
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let mount = mounts.lines().find(|line| line.contains(text(mnt)));
@@ -72,6 +83,7 @@ fn a_file_system_that_asks_for_an_unsafe_option_by_itself_is_not_mounted() {
     let asks = ["-E", "mount_opts=journal_async_commit"];
     let refused = |name: &Path, more: &[&str], why: &str| {
         let attach = ["attach", text(name), "--mount", text(&mnt), "--via=fuse"];
+        let _attached = Attached(name);
         let attached = vellum(&[&attach[..], more].concat());
         let said = String::from_utf8(attached.stderr).unwrap();
         assert!(!attached.status.success(), "{name:?} {more:?}");

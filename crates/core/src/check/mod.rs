@@ -342,7 +342,8 @@ impl Segments<'_> {
             tags[offset as usize].owner != Owner::Lba(lba)
         };
         let has_others = |tags: &[Tag]| live.iter().any(|one| is_anothers(tags, one));
-        // The chunk headers have what a summary has, which was perhaps being rewritten when the power failed; and what it had before that.
+        // The chunk headers stand in for a summary that a power cut tore while it was rewritten. They also name the owners of before, if a
+        // power cut took what a rewritten summary says already.
         let wants_headers =
             first.is_none_or(|tags| self.options.data || !self.tags_are_old && has_others(tags));
         let (said, is_whole) = match wants_headers {

@@ -85,7 +85,7 @@ impl Passage<'_> {
         later.iter_mut().for_each(|entry| entry.index -= at);
         let is_plain = pending.request.op == (Op::Write { fua: false });
         // A flush waits for blocks behind a commit block, so they may not be answered and wait.
-        let mut wait = wait(self.now, reason, waited, is_new);
+        let mut wait = wait_of(self.now, reason, waited, is_new);
         wait.is_withheld |= !is_plain || blocks.len() > 1;
         let waiting = watch::Waiting {
             run: (pending.request.lba.0, blocks.len()),
@@ -268,8 +268,8 @@ fn incomplete(why: Refusal) -> BlockError {
     }
 }
 
-/// The wait of a write that has `waited`, perhaps. `is_new`: what stops it now did not stop it before.
-fn wait(now: Nanos, reason: Reason, waited: Option<Wait>, is_new: bool) -> Wait {
+/// The wait of a write that stops for this reason. `waited`: its wait so far, if it has waited. `is_new`: it stops at another block now.
+fn wait_of(now: Nanos, reason: Reason, waited: Option<Wait>, is_new: bool) -> Wait {
     // What was refused meanwhile gets its own time to come again.
     let is_as_before = |before: &Wait| before.reason.was_refused() || !reason.was_refused();
     let since = waited.filter(|before| !is_new && is_as_before(before));

@@ -218,13 +218,18 @@ fn add(
     Ok(())
 }
 
-/// Prepares for a snapshot of this number. Removes old rows that have this number: they would be taken for the new snapshot's. Keeps the
+/// Prepares for a snapshot of this number, which the keeper [expects](Keeper::expects_one). Removes old rows that have this number: they would be taken for the new snapshot's. Keeps the
 /// blocks that may change without another request: homes of pledges, and the places of answered commit blocks that wait.
 pub(super) fn before(
     shared: &SharedVolume,
     book: &mut Snapshots,
     number: Number,
 ) -> Result<Plan, SnapshotError> {
+    let keeper = shared.keeper.as_ref();
+    debug_assert!(
+        keeper.is_some_and(|keeper| keeper.has_any()),
+        "a block may be pledged that is not kept"
+    );
     carry::owed(shared, book)?;
     let changing = {
         let inner = shared.knowing_all();

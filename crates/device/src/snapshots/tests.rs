@@ -19,7 +19,7 @@ const LOGICAL: u64 = 24_000;
 /// Blocks that the older snapshot keeps, and that hold nothing.
 const EMPTY: u64 = 16_000;
 
-fn small() -> OpenOptions {
+pub(super) fn small() -> OpenOptions {
     OpenOptions {
         write_frames: limits::WRITE_FRAMES_MIN,
         read_frames: limits::READ_FRAMES_MIN,
@@ -28,7 +28,7 @@ fn small() -> OpenOptions {
     }
 }
 
-fn open(medium: &Arc<dyn Medium>) -> Volume {
+pub(super) fn open(medium: &Arc<dyn Medium>) -> Volume {
     Volume::open(Arc::clone(medium), &small()).unwrap()
 }
 

@@ -5,7 +5,8 @@ use super::carry;
 use crate::block::BlockDevice;
 use crate::frames::Quota;
 use crate::inspect::{check_medium, check_volume, open_to_check, recover_medium};
-use crate::{CreateOptions, OpenError, OpenOptions, Volume, limits};
+use crate::snapshots::tests::{open, small};
+use crate::{CreateOptions, OpenError, OpenOptions, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
@@ -16,19 +17,6 @@ use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 /// The first byte of an entry's stage, and of its name.
 const STAGE: usize = 4;
 const NAME: usize = 20;
-
-fn small() -> OpenOptions {
-    OpenOptions {
-        write_frames: limits::WRITE_FRAMES_MIN,
-        read_frames: limits::READ_FRAMES_MIN,
-        collector_frames: limits::COLLECTOR_FRAMES_MIN,
-        ..OpenOptions::default()
-    }
-}
-
-fn open(medium: &Arc<dyn Medium>) -> Volume {
-    Volume::open(Arc::clone(medium), &small()).unwrap()
-}
 
 /// A volume that has kept blocks for two snapshots, and has a clone of the first. Then `damage` writes where clients cannot.
 fn damaged(damage: impl FnOnce(&Volume, History)) -> Arc<dyn Medium> {
