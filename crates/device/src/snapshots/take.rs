@@ -218,8 +218,9 @@ fn add(
     Ok(())
 }
 
-/// Prepares for a snapshot of this number, which the keeper [expects](Keeper::expects_one). Removes old rows that have this number: they would be taken for the new snapshot's. Keeps the
-/// blocks that may change without another request: homes of pledges, and the places of answered commit blocks that wait.
+/// Prepares for a snapshot of this number, which the keeper [expects](Keeper::expects_one). Removes old rows that have this number: they
+/// would be taken for the new snapshot's. Keeps the blocks that may change without another request: homes of pledges, and the places of
+/// answered commit blocks that wait.
 pub(super) fn before(
     shared: &SharedVolume,
     book: &mut Snapshots,
