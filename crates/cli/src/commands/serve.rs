@@ -463,17 +463,11 @@ fn needs<'a>(args: &'a Args, control: impl Iterator<Item = &'a ControlSocket>) -
     let sockets: Vec<_> = sockets.map(Path::to_owned).collect();
     let files = Files {
         removed: sockets.clone(),
-        devices: args
-            .ublk
-            .then(|| ublk::CONTROL.into())
-            .into_iter()
-            .collect(),
     };
     Needs {
         sockets,
         files: args.fuse.is_none().then_some(files),
         calls: Calls {
-            opens: args.ublk,
             unmounts: args.fuse.is_some(),
         },
     }

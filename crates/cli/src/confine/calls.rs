@@ -35,8 +35,10 @@ const SOCKETS: &[i64] = &[
     libc::SYS_connect,
     libc::SYS_listen,
 ];
-/// No file gets another owner, mode, name or, by its name, another length, and none is opened by handle.
+/// No file is opened. None gets another owner, mode, name or, by its name, another length.
 const NAMES: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_openat2,
     libc::SYS_mknodat,
     libc::SYS_linkat,
     libc::SYS_symlinkat,
@@ -77,6 +79,7 @@ const MACHINE: &[i64] = &[
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -102,6 +105,8 @@ const MACHINE: &[i64] = &[
 const OLDER: &[i64] = &[
     libc::SYS_fork,
     libc::SYS_vfork,
+    libc::SYS_open,
+    libc::SYS_creat,
     libc::SYS_mknod,
     libc::SYS_link,
     libc::SYS_symlink,
@@ -118,17 +123,10 @@ const OLDER: &[i64] = &[
 const OLDER: &[i64] = &[libc::SYS_renameat];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER: &[i64] = &[];
-const OPENS: &[i64] = &[libc::SYS_openat, libc::SYS_openat2];
-#[cfg(target_arch = "x86_64")]
-const OLDER_OPENS: &[i64] = &[libc::SYS_open, libc::SYS_creat];
-#[cfg(not(target_arch = "x86_64"))]
-const OLDER_OPENS: &[i64] = &[];
 
 /// The calls, unusual for a server, that this one makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// It opens files and makes rings: at the end it opens ublk's control device.
-    pub opens: bool,
     /// It unmounts what it has mounted.
     pub unmounts: bool,
 }
@@ -148,9 +146,6 @@ impl Calls {
 
     fn refused(self) -> Result<Vec<(i64, Vec<SeccompRule>)>> {
         let mut numbers = [PROCESSES, SOCKETS, NAMES, MACHINE, OLDER].concat();
-        if !self.opens {
-            numbers.extend([OPENS, OLDER_OPENS, &[libc::SYS_io_uring_setup]].concat());
-        }
         if !self.unmounts {
             numbers.push(libc::SYS_umount2);
         }

@@ -16,8 +16,6 @@ const KNOWN: ABI = ABI::V6;
 pub struct Files {
     /// Files may be removed from the folders of these.
     pub removed: Vec<PathBuf>,
-    /// These may be read and written.
-    pub devices: Vec<PathBuf>,
 }
 
 impl Files {
@@ -33,8 +31,6 @@ impl Files {
             Path::new("/proc/self/task"),
             AccessFs::ReadFile | AccessFs::ReadDir,
         )];
-        let device = AccessFs::ReadFile | AccessFs::WriteFile;
-        allowed.extend(self.devices.iter().map(|path| (path.as_path(), device)));
         let folders = self.removed.iter().map(|path| folder(path));
         allowed.extend(folders.map(|path| (path, AccessFs::RemoveFile.into())));
         for (path, access) in allowed {

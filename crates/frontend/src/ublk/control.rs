@@ -1,21 +1,22 @@
 //! `/dev/ublk-control`: makes and removes devices by commands through io_uring.
 
 use super::error::UblkError;
+use super::ring::{Ring, ring};
 use super::uapi::{self, ControlCommand, ControlOp, DeviceInfo, Params};
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{IoUring, opcode, types};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// The device that makes and removes devices. A server opens it again when it ends.
-pub const CONTROL: &str = "/dev/ublk-control";
+/// The device that makes and removes devices.
+const CONTROL: &str = "/dev/ublk-control";
 /// One command at a time.
 const ENTRIES: u32 = 1;
 
-/// The control device, for one thread.
+/// The control device, for one thread. A server keeps it to its end: then it may open nothing.
 pub struct Control {
     file: File,
-    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    ring: Ring,
 }
 
 impl Control {
@@ -33,7 +34,7 @@ impl Control {
                     source: e,
                 },
             })?;
-        let ring = IoUring::builder().build(ENTRIES).map_err(UblkError::Ring)?;
+        let ring = ring(&mut IoUring::builder(), ENTRIES).map_err(UblkError::Ring)?;
         let mut control = Self { file, ring };
         let wanted = uapi::F_USER_COPY | uapi::F_CMD_IOCTL_ENCODE;
         // Kernels that do not answer this are older than user copy.
@@ -135,9 +136,11 @@ impl Control {
         loop {
             match self.ring.submit_and_wait(1) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => {
-                    // The entry may still be in the queue. It must not be submitted later, when the memory
-                    // its address points at is gone.
-                    self.ring = IoUring::builder().build(ENTRIES).map_err(UblkError::Ring)?;
+                    // The entry may still be in the queue. It must not be submitted later, when the memory its address points at
+                    // is gone. If a server may make no ring any more, the entry fills the old one, which submits nothing.
+                    if let Ok(new) = ring(&mut IoUring::builder(), ENTRIES) {
+                        self.ring = new;
+                    }
                     return Err(failed(e));
                 }
                 _ => {}

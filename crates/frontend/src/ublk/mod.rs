@@ -20,13 +20,13 @@ mod lanes;
 mod node;
 mod outcomes;
 mod queue;
+mod ring;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod uapi;
 mod work;
 
 use crate::unaligned::ByteDevice;
-pub use control::CONTROL;
 use control::Control;
 pub use error::UblkError;
 use lanes::Lane;
@@ -57,8 +57,8 @@ pub struct Mark(pub u64);
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A volume as a block device, until dropped.
-#[derive(Debug)]
 pub struct UblkServer {
+    control: Box<Control>,
     device: u32,
     threads: Vec<JoinHandle<()>>,
     ended: bool,
@@ -99,14 +99,16 @@ impl UblkServer {
             ..DeviceInfo::default()
         })?;
         let mut server = Self {
+            control: Box::new(control),
             device: info.device,
             threads: Vec::new(),
             ended: false,
         };
         // From here on, dropping the server undoes everything.
-        control.set_params(info.device, &params(&**device, limits))?;
+        let params = params(&**device, limits);
+        server.control.set_params(info.device, &params)?;
         server.serve(info.queues, &bytes, limits, report)?;
-        control.start(info.device)?;
+        server.control.start(info.device)?;
         Ok(server)
     }
 
@@ -192,16 +194,15 @@ impl UblkServer {
         if std::mem::replace(&mut self.ended, true) {
             return Ok(());
         }
-        let mut control = Control::open()?;
         // This ends the queues, which end the lanes.
-        let stopped = control.stop(self.device);
+        let stopped = self.control.stop(self.device);
         if stopped.is_ok() {
             for thread in self.threads.drain(..) {
                 // A panic was already reported.
                 let _ = thread.join();
             }
         }
-        control.delete(self.device).and(stopped)
+        self.control.delete(self.device).and(stopped)
     }
 }
 

@@ -7,10 +7,11 @@
 use super::lanes::{Lane, frames};
 use super::node::{Descriptors, Node};
 use super::outcomes::Outcomes;
+use super::ring::{Ring, ring};
 use super::uapi::{self, IoCommand};
 use super::work::{Edge, Limits, Work, work};
 use crate::unaligned::ByteDevice;
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -28,8 +29,6 @@ const ENTRIES: u32 = 256;
 const SHORTAGE: Duration = Duration::from_millis(1);
 
 const _: () = assert!((DEPTH as u32) < ENTRIES);
-
-type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
 /// The data of a queue's thread.
 pub struct Queue {
@@ -83,10 +82,8 @@ impl Queue {
 
     fn begin(self) -> io::Result<Running> {
         // Used only by this thread: the kernel identifies a queue by the thread that fetched first.
-        let ring: Ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .build(ENTRIES)?;
+        let mut how = IoUring::builder();
+        let ring = ring(how.setup_single_issuer().setup_defer_taskrun(), ENTRIES)?;
         let mut running = Running {
             descriptors: Descriptors::map(&self.node, self.number, DEPTH)?,
             outcomes: Arc::new(Outcomes::new(self.number, Arc::clone(&self.node))?),
