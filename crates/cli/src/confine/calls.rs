@@ -26,6 +26,7 @@ const PROCESSES: &[i64] = &[
     libc::SYS_pidfd_getfd,
     libc::SYS_pidfd_send_signal,
     libc::SYS_kcmp,
+    libc::SYS_shmat,
 ];
 /// All sockets exist: clients arrive by `accept`.
 const SOCKETS: &[i64] = &[
@@ -35,22 +36,45 @@ const SOCKETS: &[i64] = &[
     libc::SYS_connect,
     libc::SYS_listen,
 ];
-/// No file is opened. None gets another owner, mode, name or, by its name, another length.
+/// No file is opened, nor is one made. No file gets another owner, mode, name, attribute or, by its name, another length.
 const NAMES: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
     libc::SYS_mknodat,
+    libc::SYS_mkdirat,
     libc::SYS_linkat,
     libc::SYS_symlinkat,
     libc::SYS_renameat2,
     libc::SYS_truncate,
     libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
     libc::SYS_fchownat,
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
+    // Each opens files that others use.
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
 ];
+/// These are not in the C library's list for each machine. The newer ones have the same number on all.
+const SYS_KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") {
+    320
+} else {
+    294
+};
+const SYS_FCHMODAT2: i64 = 452;
+const SYS_SETXATTRAT: i64 = 463;
+const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_OPEN_TREE_ATTR: i64 = 467;
+const SYS_FILE_SETATTR: i64 = 469;
 /// The machine stays as it is, and the process keeps its place and identity.
 const MACHINE: &[i64] = &[
     libc::SYS_mount,
@@ -61,6 +85,7 @@ const MACHINE: &[i64] = &[
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_open_tree,
+    SYS_OPEN_TREE_ATTR,
     libc::SYS_move_mount,
     libc::SYS_mount_setattr,
     libc::SYS_unshare,
@@ -84,12 +109,14 @@ const MACHINE: &[i64] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
+    SYS_KEXEC_FILE_LOAD,
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,
     libc::SYS_acct,
     libc::SYS_syslog,
     libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
@@ -108,6 +135,8 @@ const OLDER: &[i64] = &[
     libc::SYS_open,
     libc::SYS_creat,
     libc::SYS_mknod,
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
     libc::SYS_link,
     libc::SYS_symlink,
     libc::SYS_rename,
@@ -123,6 +152,21 @@ const OLDER: &[i64] = &[
 const OLDER: &[i64] = &[libc::SYS_renameat];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER: &[i64] = &[];
+
+/// Controls of devices that reach further than the descriptor: a mask, and what they have under it.
+const CONTROLS: &[(u64, u64)] = &[
+    // TIOCSTI and TIOCLINUX: they type on the terminal from which the server was started.
+    (!0, 0x5412),
+    (!0, 0x541c),
+    // Commands to the whole drive of which the medium is a partition: SCSI, CDROM_SEND_PACKET, ATA, NVMe.
+    (!0, 0x0001),
+    (!0, 0x5393),
+    (!0xff, 0x2200),
+    (!0xff, 0x0300),
+    (0xff00, 0x4e00),
+    // The file system that the medium is on: it is frozen, shut down, or (XFS) opens a file by its number.
+    (0xff00, 0x5800),
+];
 
 /// The calls, unusual for a server, that this one makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,19 +195,33 @@ impl Calls {
         }
         let mut refused: Vec<_> = numbers.into_iter().map(|call| (call, Vec::new())).collect();
         let thread = libc::CLONE_THREAD as u64;
-        let process = SeccompCondition::new(
-            0,
-            SeccompCmpArgLen::Dword,
-            SeccompCmpOp::MaskedEq(thread),
-            0,
-        )?;
-        refused.push((libc::SYS_clone, vec![SeccompRule::new(vec![process])?]));
+        refused.push((libc::SYS_clone, vec![masked(0, thread, 0)?]));
         // The C library sends signals to threads of its own process by this call: to give up a right in each, and to abort.
         let own = u64::from(std::process::id());
         let others = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, own)?;
         refused.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![others])?]));
+        // A socket that was shut down could be connected anew by a message.
+        let connects = libc::MSG_FASTOPEN as u64;
+        for (call, flags) in [
+            (libc::SYS_sendto, 3),
+            (libc::SYS_sendmsg, 2),
+            (libc::SYS_sendmmsg, 3),
+        ] {
+            refused.push((call, vec![masked(flags, connects, connects)?]));
+        }
+        let folder = libc::AT_REMOVEDIR as u64;
+        refused.push((libc::SYS_unlinkat, vec![masked(2, folder, folder)?]));
+        let controls = CONTROLS.iter().map(|&(mask, is)| masked(1, mask, is));
+        refused.push((libc::SYS_ioctl, controls.collect::<Result<_>>()?));
         Ok(refused)
     }
+}
+
+/// Holds for calls with this value under a mask of an argument of 32 bits.
+fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule> {
+    let (word, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask));
+    let condition = SeccompCondition::new(argument, word, is, value)?;
+    Ok(SeccompRule::new(vec![condition])?)
 }
 
 /// A filter that answers these calls with an error. A call without rules is refused whatever its arguments.

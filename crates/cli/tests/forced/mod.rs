@@ -9,6 +9,7 @@ pub type WayOut = (&'static str, i64, &'static str, [u64; 6]);
 /// The place of the path in arguments.
 const PATH: u64 = u64::MAX - 1;
 
+const NO_FILE: u64 = u64::MAX;
 const HERE: u64 = libc::AT_FDCWD as u64;
 
 /// Creates a directory that all may use.
@@ -42,8 +43,9 @@ fn with(given: &[u64]) -> [u64; 6] {
 pub fn ways_out() -> Vec<WayOut> {
     use libc::{AF_INET, AF_NETLINK, AF_PACKET, O_CREAT, O_WRONLY, PTRACE_ATTACH, SIGCHLD};
     use libc::{SOCK_RAW, SOCK_STREAM, SYS_clone, SYS_clone3, SYS_execve, SYS_io_uring_setup};
+    use libc::{SYS_fanotify_init, SYS_fchmodat2, SYS_ioctl, SYS_mkdirat, SYS_sendto, SYS_socket};
     use libc::{SYS_mount, SYS_openat, SYS_ptrace, SYS_rename, SYS_renameat, SYS_renameat2};
-    use libc::{SYS_socket, SYS_tgkill, SYS_truncate};
+    use libc::{SYS_tgkill, SYS_truncate, SYS_unlinkat};
     let write = with(&[HERE, PATH, (O_WRONLY | O_CREAT) as u64, 0o600]);
     let socket = |family, kind| with(&[family as u64, kind as u64]);
     let (inet, packet) = (socket(AF_INET, SOCK_STREAM), socket(AF_PACKET, SOCK_RAW));
@@ -51,6 +53,8 @@ pub fn ways_out() -> Vec<WayOut> {
     let (child, look) = (SIGCHLD as u64, PTRACE_ATTACH as u64);
     let (passwd, none) = ("/etc/passwd", "/etc/vellum-is-not-here");
     let rename = with(&[HERE, PATH, HERE, PATH]);
+    let rmdir = with(&[HERE, PATH, libc::AT_REMOVEDIR as u64]);
+    let connect = with(&[NO_FILE, 0, 0, libc::MSG_FASTOPEN as u64]);
     vec![
         ("read the passwords", SYS_openat, "/etc/shadow", OPEN),
         ("list root's home", SYS_openat, "/root", OPEN),
@@ -70,6 +74,35 @@ pub fn ways_out() -> Vec<WayOut> {
         // Signal 0 only looks whether it could be sent.
         ("send init a signal", SYS_tgkill, "", with(&[1, 1])),
         ("make a ring", SYS_io_uring_setup, "", with(&[1])),
+        ("watch all files", SYS_fanotify_init, "", with(&[0])),
+        ("make a folder", SYS_mkdirat, none, MKDIR),
+        ("remove a folder", SYS_unlinkat, none, rmdir),
+        ("open a file to all", SYS_fchmodat2, none, MKDIR),
+        ("connect by a message", SYS_sendto, "", connect),
+        (
+            "type on a terminal",
+            SYS_ioctl,
+            "",
+            with(&[NO_FILE, libc::TIOCSTI]),
+        ),
+        (
+            "command a SCSI drive",
+            SYS_ioctl,
+            "",
+            with(&[NO_FILE, 0x2285]),
+        ),
+        (
+            "command an NVMe drive",
+            SYS_ioctl,
+            "",
+            with(&[NO_FILE, 0xc048_4e41]),
+        ),
+        (
+            "open a file of XFS",
+            SYS_ioctl,
+            "",
+            with(&[NO_FILE, 0x4038_586b]),
+        ),
     ]
 }
 
