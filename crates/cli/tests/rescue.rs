@@ -228,7 +228,8 @@ fn more_snapshots_are_told_of_only_if_their_list_is_in_doubt() {
     let [disk, socket] = ["d.vellum", "s"].map(|n| dir.path().join(n));
     put(dir.path(), &disk, Layout::Log, &socket, &noise(4, 1 << 20));
     ok(&["snapshot", text(&disk), "monday"]);
-    let list = opened(&disk).1.history().list(0).0;
+    let [list, rows, _] = opened(&disk).1.history().parts();
+    let (list, end) = (list.start.0, rows.end.0);
     for (lost, may_be_more) in [(0, false), (list, true)] {
         lose_leaf_of(&disk, lost);
         for how in [&["--json", "--sure"][..], &["--json"]] {
@@ -237,6 +238,10 @@ fn more_snapshots_are_told_of_only_if_their_list_is_in_doubt() {
             assert_eq!(report["more_snapshots"], may_be_more, "{report}");
             assert_ne!(report["damage"].as_array().unwrap().len(), 0, "{report}");
         }
+        let told = ok(&["dump", text(&disk), "snapshots"]);
+        let lost = format!("{list:>12} {:>10}  lost", end - list);
+        assert!(told.contains("damaged: leaf "), "{told}");
+        assert_eq!(told.contains(&lost), may_be_more, "{told}");
     }
 }
 

@@ -23,9 +23,12 @@ pub fn check_volume(medium: &Arc<dyn Medium>, options: Options) -> Result<Report
     Ok(report)
 }
 
-/// Blocks of the list and of rows are stored as any others, perhaps in parts of pages. So they are read through a volume, of which
-/// little is in memory but the rows.
-pub(crate) fn open_to_check(medium: &Arc<dyn Medium>) -> Result<Volume, OpenError> {
+/// Opens the volume to read the list of its snapshots, and rows. They are stored as any other blocks, perhaps in parts of pages. So they
+/// are read through a volume, of which little is in memory. Nothing is written to it.
+///
+/// # Errors
+/// As for [`Volume::open`].
+pub fn open_to_check(medium: &Arc<dyn Medium>) -> Result<Volume, OpenError> {
     let options = OpenOptions {
         read_only: true,
         write_frames: WRITE_FRAMES_MIN,

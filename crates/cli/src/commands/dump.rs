@@ -1,5 +1,6 @@
 //! `vellum dump`: shows a volume's structures as they are on the medium, or writes all of it to an archive.
 
+mod books;
 mod found;
 mod tables;
 mod whole;
@@ -8,8 +9,10 @@ use crate::keys::Key;
 use crate::opened;
 use crate::outcome::{out, usage};
 use anyhow::{Context, Result};
+use books::Books;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Segment};
 use vellum_core::check::{Chunk, Chunks};
 use vellum_core::entry::Entry;
@@ -26,6 +29,7 @@ use vellum_medium::Medium;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vellum dump disk.vellum map                   where each block is\n  \
+    vellum dump disk.vellum rows                  what snapshots and clones keep, and where\n  \
     vellum dump disk.vellum --whole disk.vla      all of it into an archive, for `vellum restore`\n  \
     vellum dump disk.vellum --whole - | ssh host 'cat > disk.vla'\n\n\
 An archive holds the volume's secret and all data as they are: it is not encrypted.\n\
@@ -42,7 +46,7 @@ pub struct Args {
     /// What an archive holds, as JSON.
     #[arg(long, requires = "whole")]
     json: bool,
-    /// Segments: the first. Map: the first block.
+    /// Segments: the first. Map: the first block. Rows: the first block of them.
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Segments or blocks: how many, at most.
@@ -60,8 +64,12 @@ enum Part {
     Segments,
     /// The chunks of each segment, and their records.
     Chunks,
-    /// The map, a line a range.
+    /// The map, a line a range; what belongs to snapshots is behind what clients see.
     Map,
+    /// The list of snapshots and clones, a line an entry; TAKEN is in seconds since 1970.
+    Snapshots,
+    /// The rows of what these keep, a line a range.
+    Rows,
 }
 
 /// Shows the structures.
@@ -69,8 +77,8 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(archive) = &args.whole {
         return whole::run(&args.volume, archive, args.json, &args.key);
     }
-    let medium = opened::open(&args.volume, true, &args.key)?;
-    let mut source = MediumSource::new(&medium);
+    let medium: Arc<dyn Medium> = Arc::from(opened::open(&args.volume, true, &args.key)?);
+    let mut source = MediumSource::new(&*medium);
     let blocks = medium.blocks();
     let name = || args.volume.display().to_string();
     let (sb, mirror_lost) =
@@ -94,20 +102,25 @@ pub fn run(args: &Args) -> Result<()> {
         }
         Part::Segments => {
             let range = range(args, "segments", sb.segment_count().into())?;
-            let found = found::find(&args.volume, &medium)?;
+            let found = found::find(&args.volume, &*medium)?;
             found.tell(&(0..0), &mut out)?;
             if let Recovered::Log(found) = &found.recovered {
                 segments(found, range, &mut source, &mut out)?;
             }
         }
         Part::Map => {
-            let range = range(args, "blocks", sb.logical_blocks())?;
-            let found = found::find(&args.volume, &medium)?;
+            let range = range(args, "blocks", sb.mapped_blocks())?;
+            let found = found::find(&args.volume, &*medium)?;
             found.tell(&range, &mut out)?;
             match &found.recovered {
                 Recovered::Log(found) => map(found, range, &mut out)?,
                 Recovered::Tables(found) => tables::map(found, range, &mut out)?,
             }
+        }
+        Part::Snapshots => Books::open(&args.volume, &medium, &sb, &mut out)?.snapshots()?,
+        Part::Rows => {
+            let range = range(args, "blocks of rows", sb.history().row_blocks().max(1))?;
+            Books::open(&args.volume, &medium, &sb, &mut out)?.rows(range)?;
         }
     }
     Ok(out.flush()?)
@@ -149,22 +162,7 @@ fn superblock(
         "over-provisioning {} thousandths",
         sb.over_provisioning()
     )?;
-    writeln!(
-        out,
-        "segments          {} of {} blocks ({} usable), from block {}",
-        sb.segment_count(),
-        sb.segment_blocks(),
-        sb.usable_blocks(),
-        sb.segment_start(Segment(0))
-    )?;
-    writeln!(
-        out,
-        "leaves            {} of the map, {} of shared pages, {} of deltas, {} parities",
-        sb.map_leaves(),
-        sb.shared_leaves(),
-        sb.delta_leaves(),
-        sb.parity_leaves()
-    )?;
+    places(sb, out)?;
     writeln!(
         out,
         "root generation   {}: no older map checkpoint is used",
@@ -192,6 +190,38 @@ fn superblock(
         }
     )?;
     checkpoints(sb, source, out)
+}
+
+/// Where segments, leaves and what belongs to snapshots are.
+fn places(sb: &Superblock, out: &mut dyn Write) -> Result<()> {
+    writeln!(
+        out,
+        "segments          {} of {} blocks ({} usable), from block {}",
+        sb.segment_count(),
+        sb.segment_blocks(),
+        sb.usable_blocks(),
+        sb.segment_start(Segment(0))
+    )?;
+    writeln!(
+        out,
+        "leaves            {} of the map, {} of shared pages, {} of deltas, {} parities",
+        sb.map_leaves(),
+        sb.shared_leaves(),
+        sb.delta_leaves(),
+        sb.parity_leaves()
+    )?;
+    if sb.history().kept() > 0 {
+        let [list, rows, kept] = sb.history().parts();
+        writeln!(
+            out,
+            "snapshots         list at LBA {}, rows at {}, kept blocks at {} to {}",
+            list.start,
+            rows.start,
+            kept.start,
+            kept.end.0 - 1
+        )?;
+    }
+    Ok(())
 }
 
 /// A line for each copy of each map checkpoint.

@@ -231,7 +231,7 @@ pub(super) fn sweep(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), B
 }
 
 /// The runs of mapped blocks among these.
-fn mapped_runs(shared: &SharedVolume, first: Lba, blocks: u64) -> Vec<(Lba, u64)> {
+pub(super) fn mapped_runs(shared: &SharedVolume, first: Lba, blocks: u64) -> Vec<(Lba, u64)> {
     let (mut at, end) = (first, first.plus(blocks));
     let mut runs = Vec::new();
     while at < end {

@@ -1,9 +1,11 @@
 //! Reads the list of snapshots, and the rows of what they keep.
 
 use super::carry;
+use crate::block::BlockError;
 use crate::frames::Quota;
 use crate::limits::ROWS_READ_BLOCKS;
 use crate::shared::SharedVolume;
+use std::ops::Range;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::snapshots::{BadEntry, Snapshots, list_blocks};
 
@@ -67,6 +69,25 @@ impl Wrong {
 
 /// Told what is wrong; goes on unless that is an error.
 pub(crate) type Tell<'a> = &'a mut dyn FnMut(Wrong) -> Result<(), Wrong>;
+
+/// Given a block as it is, or why it cannot be read; goes on unless that is an error.
+pub(crate) type Each<'a, E> =
+    &'a mut dyn FnMut(Lba, Result<Box<[u8; BLOCK_BYTES]>, BlockError>) -> Result<(), E>;
+
+/// Reads those of these blocks of the list, or of rows, that are mapped.
+pub(crate) fn read_as_they_are<E>(
+    shared: &SharedVolume,
+    range: Range<Lba>,
+    each: Each<'_, E>,
+) -> Result<(), E> {
+    let runs = carry::mapped_runs(shared, range.start, range.end.0 - range.start.0);
+    for at in runs.iter().flat_map(|&(first, n)| first.0..first.0 + n) {
+        if let Some(block) = carry::read(shared, Lba(at)).transpose() {
+            each(Lba(at), block)?;
+        }
+    }
+    Ok(())
+}
 
 /// Reads the list: all of it that is right.
 pub(crate) fn read_list(

@@ -38,7 +38,7 @@ pub(crate) use clone::make as make_clone;
 pub(crate) use keep::{forget_list, keep_for, load};
 pub(crate) use keeper::Keeper;
 pub use load::Wrong;
-pub(crate) use load::{read_list, read_rows};
+pub(crate) use load::{Each, read_as_they_are, read_list, read_rows};
 pub(crate) use mend::{rewrite, role};
 pub use take::{SnapshotError, SnapshotInfo};
 pub(crate) use take::{delete, identity, infos, listed, roll_back, take};

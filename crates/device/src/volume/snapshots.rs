@@ -5,9 +5,10 @@ use crate::block::Extent;
 use crate::error::Uncommitted;
 use crate::options::{OpenError, OpenOptions};
 use crate::snapshots::{
-    self, ArrivalError, Cloned, Keeper, Seen, SnapshotError, SnapshotInfo, Wrong, schedule,
+    self, ArrivalError, Cloned, Each, Keeper, Seen, SnapshotError, SnapshotInfo, Wrong, schedule,
 };
 use crate::stats::HistoryStats;
+use std::ops::Range;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{Identity, Name, Number};
 use vellum_core::format::stream::Head;
@@ -121,6 +122,15 @@ impl Volume {
             .and_then(|()| snapshots::read_rows(&self.shared, &mut book, &mut tell));
         debug_assert!(read.is_ok(), "nothing that is told ends it");
         snapshots::listed(&book)
+    }
+
+    /// Reads blocks of the list of snapshots, or of the rows of what they keep, and judges nothing. Calls `each` with those that are
+    /// mapped, or with why they cannot be read. Those that are [lost](crate::damage::Damage::lost) need not be mapped.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub fn read_books<E>(&self, range: Range<Lba>, each: Each<'_, E>) -> Result<(), E> {
+        snapshots::read_as_they_are(&self.shared, range, each)
     }
 
     fn keeper(&self) -> Result<&Keeper, SnapshotError> {

@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result};
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 use vellum_core::layout::{Recovered, recover, rescue};
 use vellum_core::recovery::RecoveryError;
-use vellum_core::recovery::rescue::{Loss, Trust};
+use vellum_core::recovery::rescue::{LbaSet, Loss, Trust};
 use vellum_device::{MediumSource, crc32c};
 use vellum_medium::Medium;
 
@@ -41,7 +42,7 @@ pub fn find(path: &Path, medium: &dyn Medium) -> Result<DumpSubject> {
 
 impl DumpSubject {
     /// Reports what is damaged, and which of these blocks are lost because of it.
-    pub fn tell(&self, range: &std::ops::Range<u64>, out: &mut dyn Write) -> Result<()> {
+    pub fn tell(&self, range: &Range<u64>, out: &mut dyn Write) -> Result<()> {
         let Some((error, loss)) = &self.damage else {
             return Ok(());
         };
@@ -52,11 +53,16 @@ impl DumpSubject {
         if loss.more_damage > 0 {
             writeln!(out, "damaged: {} more", loss.more_damage)?;
         }
-        let mut from = range.start;
-        while let Some((lba, blocks)) = loss.lost.next_run(from..range.end) {
-            writeln!(out, "{lba:>12} {blocks:>10}  lost")?;
-            from = lba.0 + blocks;
-        }
-        Ok(())
+        runs(&loss.lost, range, "lost", out)
     }
+}
+
+/// A line for each run of these LBAs.
+pub fn runs(set: &LbaSet, range: &Range<u64>, what: &str, out: &mut dyn Write) -> Result<()> {
+    let mut from = range.start;
+    while let Some((lba, blocks)) = set.next_run(from..range.end) {
+        writeln!(out, "{lba:>12} {blocks:>10}  {what}")?;
+        from = lba.0 + blocks;
+    }
+    Ok(())
 }
