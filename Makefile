@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-aarch64 coverage cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing bench-scrape soak docs fmt lint build clean deb rpm static container python
+.PHONY: help demo test test-long test-aarch64 coverage cuts fuzz bench bench-answers bench-answers-guest bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing bench-scrape soak docs fmt lint build clean deb rpm static container python
 
 # Where rustup puts cargo, also for who has not logged in again since.
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
@@ -100,6 +100,12 @@ bench-answers: ## how long a write takes to be answered with everything on, besi
 	@scripts/setup.sh bench
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum benches/answers.sh
+
+bench-answers-guest: ## the same over ublk, in a guest
+	@scripts/setup.sh guest
+	@scripts/setup.sh bench
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum benches/answers_guest.sh
 
 bench-applications: ## fifteen real applications, a volume as it comes beside ext4, XFS and btrfs; rewrites docs/benchmarks/applications.md
 	@scripts/setup.sh applications

@@ -14,6 +14,7 @@
 //! - **Sectors** have 512 bytes, as on a loop device: a partition table counts in sectors, and must be found again however the
 //!   volume is attached. Physical blocks are published as 4 KiB, so no client needs to use less.
 
+mod commits;
 mod control;
 mod error;
 mod lanes;

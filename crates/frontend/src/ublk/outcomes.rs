@@ -3,6 +3,7 @@
 //! A volume answers on any thread, but the kernel accepts the end of a tag only from its queue's thread. So results are collected
 //! here, and an eventfd wakes that thread if it sleeps.
 
+use super::commits::Commits;
 use super::node::Node;
 use parking_lot::Mutex;
 use std::io;
@@ -105,7 +106,9 @@ impl Replies for Outcomes {
         self.push(tag, result);
     }
 
+    /// The volume goes on after this with what the answered requests need not wait for: it encodes what was written.
     fn flush(&self) {
+        Commits::at_once(self.queue, &self.node, &mut self.ended.lock());
         self.wake();
     }
 }
@@ -122,6 +125,7 @@ pub fn errno(error: &BlockError) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ring::ring;
     use super::*;
 
     fn polled(outcomes: &Outcomes) -> bool {
@@ -151,6 +155,29 @@ mod tests {
         outcomes.clear_event();
         outcomes.wake();
         assert!(!polled(&outcomes), "it is awake already");
+    }
+
+    #[test]
+    fn an_answer_on_its_queues_thread_is_returned_before_the_thread_goes_on() {
+        let node = Arc::new(Node::fake());
+        let Ok(ring) = ring(&mut io_uring::IoUring::builder(), 4) else {
+            eprintln!("SKIPPED: this kernel has no such rings");
+            return;
+        };
+        let commits = Commits::here(0, Arc::clone(&node), ring);
+        let outcomes = Outcomes::new(0, Arc::clone(&node)).unwrap();
+        let other = Outcomes::new(1, node).unwrap();
+        for outcomes in [&outcomes, &other] {
+            outcomes.push(3, 4096);
+            outcomes.flush();
+        }
+        // A file takes no commands of ublk: the kernel has seen the one.
+        assert_eq!(commits.ends(), [(3, -libc::EOPNOTSUPP)]);
+        let mut left = Vec::new();
+        outcomes.take(&mut left);
+        assert_eq!(left, []);
+        other.take(&mut left);
+        assert_eq!(left, [(3, 4096)]);
     }
 
     #[test]

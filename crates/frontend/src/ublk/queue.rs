@@ -4,15 +4,17 @@
 //! with the volume, in a lane, or among the outcomes). When the device stops, the kernel aborts its own tags at once, and ours as
 //! soon as they are committed. The thread ends with the last one.
 
+use super::commits::Commits;
 use super::lanes::{Lane, frames};
 use super::node::{Descriptors, Node};
 use super::outcomes::Outcomes;
-use super::ring::{Ring, ring};
-use super::uapi::{self, IoCommand};
+use super::ring::ring;
+use super::uapi;
 use super::work::{Edge, Limits, Work, work};
 use crate::unaligned::ByteDevice;
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, opcode, types};
 use std::io;
+use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use vellum_core::addr::Lba;
@@ -49,7 +51,7 @@ pub struct Queue {
 /// A running queue.
 struct Running {
     queue: Queue,
-    ring: Ring,
+    commits: Rc<Commits>,
     descriptors: Descriptors,
     outcomes: Arc<Outcomes>,
     /// True if the ring polls the eventfd.
@@ -84,25 +86,26 @@ impl Queue {
         // Used only by this thread: the kernel identifies a queue by the thread that fetched first.
         let mut how = IoUring::builder();
         let ring = ring(how.setup_single_issuer().setup_defer_taskrun(), ENTRIES)?;
+        let commits = Commits::here(self.number, Arc::clone(&self.node), ring);
         let mut running = Running {
             descriptors: Descriptors::map(&self.node, self.number, DEPTH)?,
             outcomes: Arc::new(Outcomes::new(self.number, Arc::clone(&self.node))?),
             queue: self,
-            ring,
+            commits,
             armed: false,
             requests: Vec::new(),
             ended: Vec::new(),
             live: DEPTH,
         };
         for tag in 0..DEPTH {
-            running.command(uapi::FETCH, tag, -1)?;
+            running.commits.command(uapi::FETCH, tag, -1)?;
         }
         running.arm()?;
-        running.ring.submit()?;
+        running.commits.submit(0)?;
         // A refused command ends at once. Starting a device with a refused queue would wait forever.
-        let refused = running.ring.completion().find(|e| e.result() < 0);
-        match refused {
-            Some(end) => Err(io::Error::from_raw_os_error(-end.result())),
+        let ends = running.commits.ends();
+        match ends.into_iter().find(|(_, result)| *result < 0) {
+            Some((_, errno)) => Err(io::Error::from_raw_os_error(-errno)),
             None => Ok(running),
         }
     }
@@ -113,7 +116,7 @@ impl Running {
         while self.live > 0 {
             self.arm()?;
             let wanted = usize::from(self.outcomes.may_sleep());
-            let submitted = self.ring.submit_and_wait(wanted);
+            let submitted = self.commits.submit(wanted);
             self.outcomes.woke();
             if let Err(error) = submitted {
                 pause(error)?;
@@ -126,7 +129,7 @@ impl Running {
             self.outcomes.take(&mut self.ended);
             let mut ended = std::mem::take(&mut self.ended);
             for (tag, result) in ended.drain(..) {
-                self.command(uapi::COMMIT_AND_FETCH, tag, result)?;
+                self.commits.command(uapi::COMMIT_AND_FETCH, tag, result)?;
             }
             self.ended = ended;
         }
@@ -135,12 +138,7 @@ impl Running {
 
     /// Handles what the kernel has delivered.
     fn reap(&mut self) {
-        let ends: Vec<_> = self
-            .ring
-            .completion()
-            .map(|e| (e.user_data(), e.result()))
-            .collect();
-        for (tag, result) in ends {
+        for (tag, result) in self.commits.ends() {
             if tag == WAKE {
                 self.armed = false;
                 self.outcomes.clear_event();
@@ -199,24 +197,9 @@ impl Running {
         let entry = opcode::PollAdd::new(types::Fd(self.outcomes.event()), libc::POLLIN as u32)
             .build()
             .user_data(WAKE);
-        self.push(entry.into())?;
+        self.commits.push(&entry.into())?;
         self.armed = true;
         Ok(())
-    }
-
-    fn command(&mut self, code: u32, tag: u16, result: i32) -> io::Result<()> {
-        let command = IoCommand::new(self.queue.number, tag, result);
-        let entry = opcode::UringCmd80::new(types::Fd(self.queue.node.fd()), code)
-            .cmd(command.encode())
-            .build()
-            .user_data(u64::from(tag));
-        self.push(entry)
-    }
-
-    fn push(&mut self, entry: squeue::Entry128) -> io::Result<()> {
-        // SAFETY: neither a command with user copy nor a poll carries an address.
-        unsafe { self.ring.submission().push(&entry) }
-            .map_err(|_| io::Error::other("the queue's ring is full"))
     }
 }
 
