@@ -9,8 +9,9 @@ mod nbd_client;
 
 use common::{Server, dir, noise, ok, program, skipped, text};
 use nbd_client::NbdClient;
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -163,6 +164,70 @@ fn lives_on(image: &str, format: u32) {
     served.stop();
 }
 
+/// A client of the served volume, or of its snapshot or clone of this name.
+fn client_of(folder: &Path, name: Option<&str>) -> NbdClient {
+    let export = name.map_or("golden".to_owned(), |name| format!("golden@{name}"));
+    NbdClient::connect(&folder.join("s"), &export).unwrap()
+}
+
+/// Reads the ranges that the list names.
+fn reads<'a>(folder: &Path, sums: impl Iterator<Item = &'a Sum>) {
+    for sum in sums {
+        let name = sum.snapshot.as_deref();
+        let mut found = vec![0; sum.length];
+        let mut client = client_of(folder, name);
+        client.read(sum.offset as u64, &mut found).unwrap();
+        assert_eq!(sha256(&found), sum.digest, "{name:?} at {}", sum.offset);
+    }
+}
+
+/// Does the same with a volume of the current format that has these features, and at least so many blocks.
+fn has(image: &str, incompatible: u64, to_write: u64, blocks: u64) {
+    const AT: u64 = 1 << 12;
+    const BYTES: usize = 20_480;
+    let dir = dir();
+    let folder = dir.path();
+    let volume = folder.join(image);
+    let volume = text(&volume);
+    ok(&["restore", text(&beside(&format!("{image}.vla"))), volume]);
+    let mut first = [0; 4096];
+    File::open(volume).unwrap().read_exact(&mut first).unwrap();
+    let number = |at: usize| u64::from_le_bytes(*first[at..].first_chunk().unwrap());
+    assert_eq!(number(64) & incompatible, incompatible, "{:#x}", number(64));
+    assert_eq!(number(72) & to_write, to_write, "{:#x}", number(72));
+    assert!(number(104) >= blocks);
+    ok(&["check", volume]);
+    let sums = sums_of(image);
+    let served = Served::of(folder, volume, &["--read-only"]);
+    reads(folder, sums.iter());
+    served.stop();
+
+    // A new life of it and of a clone. What the others read stays.
+    let changed = |sum: &&Sum| matches!(sum.snapshot.as_deref(), None | Some("copy"));
+    let names: BTreeSet<_> = sums
+        .iter()
+        .filter(changed)
+        .map(|sum| &sum.snapshot)
+        .collect();
+    let changed_names = || names.iter().map(|name| name.as_deref()).zip(1..);
+    let served = Served::of(folder, volume, &[]);
+    for (name, seed) in changed_names() {
+        let mut client = client_of(folder, name);
+        client.write(AT, &noise(seed, BYTES)).unwrap();
+        client.flush().unwrap();
+    }
+    served.stop();
+    ok(&["check", volume]);
+    let served = Served::of(folder, volume, &[]);
+    for (name, seed) in changed_names() {
+        let mut found = vec![0; BYTES];
+        client_of(folder, name).read(AT, &mut found).unwrap();
+        assert!(found == noise(seed, BYTES), "{name:?}");
+    }
+    reads(folder, sums.iter().filter(|sum| !changed(sum)));
+    served.stop();
+}
+
 #[test]
 fn format_1() {
     lives_on("format-1", 1);
@@ -181,4 +246,41 @@ fn format_2() {
 #[test]
 fn format_2_killed() {
     lives_on("format-2-killed", 2);
+}
+
+/// Incompatible features; see `docs/FORMAT.md`.
+const HAS_GROWN: u64 = 128 | 1024;
+const SNAPSHOTS: u64 = 256;
+const CLONES: u64 = 512;
+const SHRUNK: u64 = 2048;
+const FREE_SEGMENTS: u64 = 4096;
+
+#[test]
+fn clones() {
+    has("clones", SNAPSHOTS | CLONES | FREE_SEGMENTS, 0, 4096);
+}
+
+#[test]
+fn grown() {
+    let features = SNAPSHOTS | CLONES | FREE_SEGMENTS | HAS_GROWN;
+    has("grown", features, 0, 6144);
+}
+
+#[test]
+fn shrunk() {
+    has("shrunk", SNAPSHOTS | FREE_SEGMENTS | SHRUNK, 0, 4096);
+}
+
+/// Its tables have more leaves than its medium needs.
+#[test]
+fn given_back() {
+    let features = SNAPSHOTS | CLONES | FREE_SEGMENTS | SHRUNK;
+    has("given-back", features, 2, 4096);
+}
+
+/// 17 TiB: some of its LBAs have more than 32 bits.
+#[test]
+fn wide() {
+    let features = SNAPSHOTS | CLONES | FREE_SEGMENTS;
+    has("wide", features, 0, 17 << 28);
 }
