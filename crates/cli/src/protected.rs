@@ -28,8 +28,8 @@ pub fn flushes_for_others(is_attached: bool) {
 }
 
 /// For the server of an attached volume: keeps its present and future memory resident once used, and the process alive. If that
-/// is not allowed, as in a container, it says so and serves all the same.
-pub fn stays(is_attached: bool) {
+/// is not allowed, as in a container, it says so and serves all the same. `loses_rights`: it will not be root.
+pub fn stays(is_attached: bool, loses_rights: bool) {
     let (true, Some(ours), Some(all)) = (is_attached, resident_bytes(), machine_bytes()) else {
         return;
     };
@@ -42,7 +42,7 @@ pub fn stays(is_attached: bool) {
         ));
         return;
     }
-    if let Err(why) = locks_all() {
+    if let Err(why) = locks_all(loses_rights) {
         tell(format_args!(
             "{NOTE}this server's memory is not locked ({why}), and it may be slow when memory is short: \
              give it CAP_IPC_LOCK, or lift its limit on locked memory"
@@ -58,8 +58,8 @@ pub fn keeps_its_mounts() {
     }
 }
 
-fn locks_all() -> Result<(), String> {
-    if !may_lock_all() {
+fn locks_all(loses_rights: bool) -> Result<(), String> {
+    if !may_lock_all(loses_rights) {
         return Err("its limit on locked memory is in the way".to_owned());
     }
     // Pages are locked when first used: otherwise the stack of each thread would lock hundreds of MiB. SAFETY: no pointers.
@@ -70,14 +70,14 @@ fn locks_all() -> Result<(), String> {
 }
 
 /// True if no limit applies to what we lock. With one, allocations would fail once it is reached, and the server would end.
-fn may_lock_all() -> bool {
+fn may_lock_all(loses_rights: bool) -> bool {
     let no_limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
     };
     // SAFETY: the limit lives during the call.
     let is_lifted = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const no_limit) } == 0;
-    is_lifted || has_capability(CAP_IPC_LOCK)
+    is_lifted || (!loses_rights && has_capability(CAP_IPC_LOCK))
 }
 
 fn has_capability(number: u32) -> bool {

@@ -79,6 +79,11 @@ impl ServiceUser {
         Ok(())
     }
 
+    /// As it was given.
+    pub fn name(&self) -> &str {
+        &self.shown
+    }
+
     /// Its entry in the list of what was given up.
     pub fn told(&self) -> String {
         format!("root's rights (it is {})", self.shown)

@@ -178,6 +178,39 @@ fn a_server_cannot_become_root_again() {
     }
 }
 
+/// As `attach --via nbd --user` starts it: its memory is locked, and the limit must not return with the loss of root.
+#[test]
+fn an_attached_server_serves_as_its_user() {
+    const NAME: &str = "an_attached_server_serves_as_its_user";
+    if !is_root(NAME) {
+        return;
+    }
+    let dir = dir();
+    let (volume, socket) = (dir.path().join("a"), dir.path().join("nbd"));
+    ok(&["create", text(&volume), "--size", "64M"]);
+    let args = ["--socket", text(&socket), "--syslog", "--user", NUMBERS];
+    for may_lift_limits in [true, false] {
+        if !may_lift_limits {
+            const CAP_SYS_RESOURCE: u64 = 24;
+            // SAFETY: no pointers. What this thread starts does not get the right.
+            let dropped = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) };
+            assert_eq!(dropped, 0);
+        }
+        let server = Server::start(dir.path(), &[&[text(&volume)], &args[..]].concat());
+        serves_while(&socket, || {
+            let all = threads(server.pid());
+            all.iter().for_each(|status| is_only(status, 54321, 54322));
+            let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+            let limit = field(&limits, "Max locked memory")[0];
+            let locked = field(&all[0], "VmLck:")[0];
+            assert!(locked == "0" || limit == "unlimited", "{locked} of {limit}");
+        });
+        assert_eq!(server.term(), Some(0));
+    }
+    assert!(!socket.exists());
+    ok(&["check", text(&volume)]);
+}
+
 #[test]
 fn impossible_users_are_refused() {
     let dir = dir();
@@ -202,6 +235,14 @@ fn impossible_users_are_refused() {
         NUMBERS,
     ];
     fails(2, &way, &["--user is for --socket and --tcp"]);
+    for via in [&[][..], &["--via=fuse"], &["--via=ublk"]] {
+        let attach = ["attach", text(&volume), "--user", NUMBERS];
+        fails(
+            2,
+            &[&attach[..], via].concat(),
+            &["--user is for --via nbd"],
+        );
+    }
     assert!(!socket.exists());
     if !is_root("impossible_users_are_refused") {
         return;

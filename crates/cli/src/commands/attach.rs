@@ -8,6 +8,7 @@ use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::properties::{Run, Settings};
 use crate::signals::Stop;
+use crate::user::ServiceUser;
 use crate::{ext4, host, snapshots, strangers, unfinished, views, whose};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -50,6 +51,9 @@ pub struct Args {
     /// How to attach it. If it is not given, this is the best way that this machine has.
     #[arg(long, value_enum)]
     via: Option<Via>,
+    /// With --via nbd: its server becomes this user of the machine when all is open, and is root no more, as in `vellum serve`.
+    #[arg(long, value_name = "USER")]
+    user: Option<ServiceUser>,
     /// Let a shutdown end the server last. It is not killed with all other processes, so that what is mounted can be unmounted.
     /// This is for a root file system, which nobody can detach.
     #[arg(long)]
@@ -79,6 +83,7 @@ impl Args {
             force: false,
             options: None,
             via,
+            user: None,
             survive_shutdown: true,
             key: Key::file(key_file),
             run: Run::default(),
@@ -89,6 +94,11 @@ impl Args {
 
 /// Attaches it.
 pub fn run(args: Args) -> Result<()> {
+    if args.user.is_some() && args.via != Some(Via::Nbd) {
+        return Err(usage(
+            "--user is for --via nbd: at its end a server of ublk or fuse undoes what only root may undo",
+        ));
+    }
     let stop = Stop::on_signals(true)?;
     match snapshots::split(&args.volume) {
         (volume, Some(asked)) => {
@@ -125,6 +135,11 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     };
     may_attach()?;
     if whose::find_server(volume)?.is_some() {
+        if args.user.is_some() {
+            return Err(usage(
+                "--user: the volume has a server already, which stays as it is",
+            ));
+        }
         let device = of_attached(
             volume,
             &uuid,
@@ -139,7 +154,7 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     let shown = views::named(&canonical(volume)?, snapshot);
     let mut attachment = Attachment::begin(&uuid, &shown, via_of(args)?, stop)?;
     let held = mount.as_deref().map(attachment::held).transpose()?;
-    attachment.serve(&[], args.key.handed())?;
+    attachment.serve(&user_of(args), args.key.handed())?;
     let device = attachment.bind()?;
     if let Some(dir) = &held {
         if is_clone {
@@ -216,8 +231,9 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let mut attachment = Attachment::begin(&uuid, &path, via_of(&args)?, stop)?;
     // A dead server of the volume itself may have left it mounted there: not any more.
     let held = mount.as_deref().map(attachment::held).transpose()?;
+    let mut flags = user_of(&args);
+    flags.extend(with.flags().into_iter().map(OsString::from));
     attachment.at_boot(args.boot, args.survive_shutdown);
-    let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags, args.key.handed())?;
     let device = attachment.bind()?;
     if args.mkfs {
@@ -319,6 +335,12 @@ fn may_attach() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The server's options for its user.
+fn user_of(args: &Args) -> Vec<OsString> {
+    let words = args.user.iter().flat_map(|user| ["--user", user.name()]);
+    words.map(OsString::from).collect()
 }
 
 fn via_of(args: &Args) -> Result<Via> {

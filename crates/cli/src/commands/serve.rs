@@ -288,7 +288,7 @@ pub fn run(args: Args) -> Result<()> {
         let served = Served::open(one.name, &one.path, medium, &options)?;
         volumes.all.push(served);
     }
-    protected::stays(args.syslog);
+    protected::stays(args.syslog, args.user.is_some());
     let volumes = Arc::new(volumes);
     let served = match stop.asked() {
         true => Ok(None),
