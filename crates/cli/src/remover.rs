@@ -10,7 +10,6 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -36,8 +35,6 @@ impl Remover {
         let (mut end, its) = UnixStream::pair()?;
         let answer = its.try_clone()?;
         let mut command = Command::new("/proc/self/exe");
-        // A shutdown spares a server by its name, and would wait for this process, which ends after the server.
-        command.arg0(std::env::args_os().next().unwrap_or_default());
         host::bare_environment(&mut command);
         let child = command
             .arg(COMMAND)

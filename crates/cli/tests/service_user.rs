@@ -243,6 +243,12 @@ fn impossible_users_are_refused() {
             &["--user is for --via nbd"],
         );
     }
+    let way = ["attach", text(&volume), "--via=nbd", "--user", NUMBERS];
+    fails(
+        2,
+        &[&way[..], &["--survive-shutdown"]].concat(),
+        &["a shutdown spares only servers of root"],
+    );
     assert!(!socket.exists());
     if !is_root("impossible_users_are_refused") {
         return;

@@ -99,6 +99,11 @@ pub fn run(args: Args) -> Result<()> {
             "--user is for --via nbd: at its end a server of ublk or fuse undoes what only root may undo",
         ));
     }
+    if args.user.is_some() && args.survive_shutdown {
+        return Err(usage(
+            "--user and --survive-shutdown exclude each other: a shutdown spares only servers of root",
+        ));
+    }
     let stop = Stop::on_signals(true)?;
     match snapshots::split(&args.volume) {
         (volume, Some(asked)) => {

@@ -10,6 +10,8 @@ pub type WayOut = (&'static str, i64, &'static str, [u64; 6]);
 const PATH: u64 = u64::MAX - 1;
 
 const NO_FILE: u64 = u64::MAX;
+/// Of the numbers of programs with short pointers.
+const SHORT: i64 = 0x4000_0000;
 const HERE: u64 = libc::AT_FDCWD as u64;
 
 /// Creates a directory that all may use.
@@ -44,6 +46,7 @@ pub fn ways_out() -> Vec<WayOut> {
     use libc::{AF_INET, AF_NETLINK, AF_PACKET, O_CREAT, O_WRONLY, PTRACE_ATTACH, SIGCHLD};
     use libc::{SOCK_RAW, SOCK_STREAM, SYS_clone, SYS_clone3, SYS_execve, SYS_io_uring_setup};
     use libc::{SYS_fanotify_init, SYS_fchmodat2, SYS_ioctl, SYS_mkdirat, SYS_sendto, SYS_socket};
+    use libc::{SYS_fchmod, SYS_fchown, SYS_fcntl, SYS_fsetxattr, SYS_prlimit64};
     use libc::{SYS_mount, SYS_openat, SYS_ptrace, SYS_rename, SYS_renameat, SYS_renameat2};
     use libc::{SYS_tgkill, SYS_truncate, SYS_unlinkat};
     let write = with(&[HERE, PATH, (O_WRONLY | O_CREAT) as u64, 0o600]);
@@ -78,6 +81,27 @@ pub fn ways_out() -> Vec<WayOut> {
         ("make a folder", SYS_mkdirat, none, MKDIR),
         ("remove a folder", SYS_unlinkat, none, rmdir),
         ("open a file to all", SYS_fchmodat2, none, MKDIR),
+        (
+            "make it a program of root's",
+            SYS_fchmod,
+            "",
+            with(&[NO_FILE, 0o4755]),
+        ),
+        ("give a file away", SYS_fchown, "", with(&[NO_FILE])),
+        ("mark a file", SYS_fsetxattr, "", with(&[NO_FILE])),
+        (
+            "name who gets signals",
+            SYS_fcntl,
+            "",
+            with(&[NO_FILE, 8, 1]),
+        ),
+        ("limit init", SYS_prlimit64, "", with(&[1])),
+        (
+            "run a shell by its short number",
+            SHORT | 520,
+            "/bin/sh",
+            with(&[PATH]),
+        ),
         ("connect by a message", SYS_sendto, "", connect),
         (
             "type on a terminal",
@@ -96,6 +120,13 @@ pub fn ways_out() -> Vec<WayOut> {
             SYS_ioctl,
             "",
             with(&[NO_FILE, 0xc048_4e41]),
+        ),
+        ("stop a SCSI drive", SYS_ioctl, "", with(&[NO_FILE, 0x0006])),
+        (
+            "resize an ext4",
+            SYS_ioctl,
+            "",
+            with(&[NO_FILE, 0x4008_6610]),
         ),
         (
             "open a file of XFS",

@@ -1,7 +1,7 @@
 //! `/dev/ublk-control`: makes and removes devices by commands through io_uring.
 
 use super::error::UblkError;
-use super::ring::{Ring, ring};
+use super::ring::{Ring, pause, ring};
 use super::uapi::{self, ControlCommand, ControlOp, DeviceInfo, Params};
 use io_uring::{IoUring, opcode, types};
 use std::fs::{File, OpenOptions};
@@ -134,16 +134,13 @@ impl Control {
         unsafe { self.ring.submission().push(&entry) }
             .map_err(|e| failed(io::Error::other(e.to_string())))?;
         loop {
-            match self.ring.submit_and_wait(1) {
-                Err(e) if e.kind() != io::ErrorKind::Interrupted => {
-                    // The entry may still be in the queue. It must not be submitted later, when the memory its address points at
-                    // is gone. If a server may make no ring any more, the entry fills the old one, which submits nothing.
-                    if let Ok(new) = ring(&mut IoUring::builder(), ENTRIES) {
-                        self.ring = new;
-                    }
-                    return Err(failed(e));
+            if let Err(error) = self.ring.submit_and_wait(1).map(drop).or_else(pause) {
+                // The entry may still be in the queue. It must not be submitted later, when the memory its address points at
+                // is gone. If a server may make no ring any more, the entry fills the old one, which submits nothing.
+                if let Ok(new) = ring(&mut IoUring::builder(), ENTRIES) {
+                    self.ring = new;
                 }
-                _ => {}
+                return Err(failed(error));
             }
             if let Some(done) = self.ring.completion().next() {
                 return match done.result() {

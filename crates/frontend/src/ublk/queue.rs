@@ -8,7 +8,7 @@ use super::commits::Commits;
 use super::lanes::{Lane, frames};
 use super::node::{Descriptors, Node};
 use super::outcomes::Outcomes;
-use super::ring::ring;
+use super::ring::{pause, ring};
 use super::uapi;
 use super::work::{Edge, Limits, Work, work};
 use crate::unaligned::ByteDevice;
@@ -16,7 +16,6 @@ use io_uring::{IoUring, opcode, types};
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 use vellum_core::addr::Lba;
 use vellum_device::block::{Op, Replies, Request};
 
@@ -26,9 +25,6 @@ pub const DEPTH: u16 = 128;
 const WAKE: u64 = u64::MAX;
 /// Room for every tag and the eventfd at once, so that pushing cannot fail.
 const ENTRIES: u32 = 256;
-
-/// The pause when the kernel is short of memory.
-const SHORTAGE: Duration = Duration::from_millis(1);
 
 const _: () = assert!((DEPTH as u32) < ENTRIES);
 
@@ -200,39 +196,5 @@ impl Running {
         self.commits.push(&entry.into())?;
         self.armed = true;
         Ok(())
-    }
-}
-
-/// Handles a failed submission. Returns when it may be retried; what the kernel did not take is still in the ring.
-///
-/// # Errors
-/// The same error, if it is not a transient one.
-fn pause(error: io::Error) -> io::Result<()> {
-    match error.raw_os_error() {
-        Some(libc::EINTR) => Ok(()),
-        // The kernel has no memory for a request now, or wants completions taken first. That is no reason to end a
-        // device with a file system on it.
-        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
-            std::thread::sleep(SHORTAGE);
-            Ok(())
-        }
-        _ => Err(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shortage_passes_and_a_broken_ring_does_not() {
-        for errno in [libc::EINTR, libc::EAGAIN, libc::EBUSY, libc::ENOMEM] {
-            let passed = pause(io::Error::from_raw_os_error(errno));
-            assert!(passed.is_ok(), "{passed:?}");
-        }
-        for errno in [libc::EBADF, libc::EFAULT, libc::EINVAL, libc::ENXIO] {
-            let ended = pause(io::Error::from_raw_os_error(errno));
-            assert_eq!(ended.unwrap_err().raw_os_error(), Some(errno));
-        }
     }
 }

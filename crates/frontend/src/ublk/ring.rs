@@ -6,6 +6,10 @@
 use io_uring::register::Restriction;
 use io_uring::{Builder, IoUring, cqueue, opcode, squeue};
 use std::io;
+use std::time::Duration;
+
+/// The pause when the kernel is short of memory.
+const SHORTAGE: Duration = Duration::from_millis(1);
 
 /// A ring with entries for commands.
 pub type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
@@ -18,6 +22,23 @@ pub fn ring(how: &mut Builder<squeue::Entry128, cqueue::Entry>, entries: u32) ->
         .register_restrictions(&mut allowed.map(Restriction::sqe_op))?;
     ring.submitter().register_enable_rings()?;
     Ok(ring)
+}
+
+/// Handles a failed submission. Returns when it may be retried; what the kernel did not take is still in the ring.
+///
+/// # Errors
+/// The same error, if it is not a transient one.
+pub fn pause(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::EINTR) => Ok(()),
+        // The kernel has no memory for a request now, or wants completions taken first. That is no reason to end a
+        // device with a file system on it.
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+            std::thread::sleep(SHORTAGE);
+            Ok(())
+        }
+        _ => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -57,5 +78,17 @@ mod tests {
             answer(opcode::UringCmd16::new(socket, 0).build()),
             -libc::EOPNOTSUPP
         );
+    }
+
+    #[test]
+    fn a_shortage_passes_and_a_broken_ring_does_not() {
+        for errno in [libc::EINTR, libc::EAGAIN, libc::EBUSY, libc::ENOMEM] {
+            let passed = pause(io::Error::from_raw_os_error(errno));
+            assert!(passed.is_ok(), "{passed:?}");
+        }
+        for errno in [libc::EBADF, libc::EFAULT, libc::EINVAL, libc::ENXIO] {
+            let ended = pause(io::Error::from_raw_os_error(errno));
+            assert_eq!(ended.unwrap_err().raw_os_error(), Some(errno));
+        }
     }
 }
