@@ -69,6 +69,14 @@ sed -i '/^[12]$/d' /tmp/durable
 sync
 fstrim $at 2>/dev/null || say "no fstrim here"
 [ "$(stat discarded_blocks)" -gt 0 ] || fail "no discard arrived"
+if [ "$via" = ublk ]; then
+    # As a virtual machine has it.
+    umount $at
+    exec 9<"$device"
+    ! vellum detach $disk >/tmp/held 2>&1 || fail "detached from under a program"
+    grep -q "is in use" /tmp/held || fail "detach says: $(cat /tmp/held)"
+    exec 9<&-
+fi
 detach
 gone
 check

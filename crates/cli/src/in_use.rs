@@ -35,8 +35,8 @@ pub fn refuse(id: &str, state: &State) -> Result<()> {
             dir.display()
         );
     }
-    // An `nbd-client` keeps its device open, and a ublk device has only the volume itself.
-    if state.via != "fuse" {
+    // An `nbd-client` keeps its device open.
+    if state.via == "nbd" {
         return Ok(());
     }
     let devices = bound::devices(id, state);

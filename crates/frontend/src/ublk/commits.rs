@@ -4,6 +4,7 @@ use super::node::Node;
 use super::ring::Ring;
 use super::uapi::{self, IoCommand};
 use io_uring::{opcode, squeue, types};
+use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -14,6 +15,8 @@ pub struct Commits {
     queue: u16,
     node: Arc<Node>,
     ring: RefCell<Ring>,
+    /// Room for what is returned at once.
+    returned: RefCell<Vec<(u16, i32)>>,
 }
 
 thread_local! {
@@ -24,25 +27,34 @@ thread_local! {
 impl Commits {
     /// Those of this thread, which is the queue's.
     pub fn here(queue: u16, node: Arc<Node>, ring: Ring) -> Rc<Self> {
-        let ring = RefCell::new(ring);
-        let this = Rc::new(Self { queue, node, ring });
+        let this = Rc::new(Self {
+            queue,
+            node,
+            ring: RefCell::new(ring),
+            returned: RefCell::default(),
+        });
         HERE.set(Some(Rc::clone(&this)));
         this
     }
 
     /// Returns results to the kernel at once, if this is their queue's thread: it may go on with work that nobody needs to wait for.
     /// Those that are left go with the thread's next turn.
-    pub fn at_once(queue: u16, node: &Arc<Node>, ended: &mut Vec<(u16, i32)>) {
+    pub fn at_once(queue: u16, node: &Arc<Node>, ended: &Mutex<Vec<(u16, i32)>>) {
         let here = HERE.with_borrow(Option::clone);
         let here = here.filter(|it| it.queue == queue && Arc::ptr_eq(&it.node, node));
-        let Some(here) = here.filter(|_| !ended.is_empty()) else {
+        let Some(here) = here else { return };
+        let returned = &mut *here.returned.borrow_mut();
+        // Not under the lock, which others need to report results.
+        std::mem::swap(&mut *ended.lock(), returned);
+        if returned.is_empty() {
             return;
-        };
-        while let Some(&(tag, result)) = ended.last()
+        }
+        while let Some(&(tag, result)) = returned.last()
             && here.command(uapi::COMMIT_AND_FETCH, tag, result).is_ok()
         {
-            ended.pop();
+            returned.pop();
         }
+        ended.lock().append(returned);
         // What the kernel does not take now is still in the ring.
         let _ = here.ring.borrow().submit();
     }

@@ -47,8 +47,8 @@ use work::{Limits, SECTOR};
 const QUEUES_MAX: usize = 4;
 /// The longest read or write, unless the volume's memory for blocks is smaller.
 const TRANSFER_BLOCKS_MAX: usize = 256;
-/// The longest discard or write of zeros; the kernel splits longer ones.
-const ZERO_SECTORS_MAX: u32 = (1 << 31) / SECTOR as u32;
+/// The longest discard or write of zeros; the kernel splits longer ones. Others wait while the core unmaps one.
+const ZERO_SECTORS_MAX: u32 = (128 << 20) / SECTOR as u32;
 
 /// Identifies a device as its server's. Marks are chosen so that two volumes do not share one by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

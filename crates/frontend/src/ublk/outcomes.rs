@@ -108,7 +108,7 @@ impl Replies for Outcomes {
 
     /// The volume goes on after this with what the answered requests need not wait for: it encodes what was written.
     fn flush(&self) {
-        Commits::at_once(self.queue, &self.node, &mut self.ended.lock());
+        Commits::at_once(self.queue, &self.node, &self.ended);
         self.wake();
     }
 }

@@ -52,6 +52,7 @@ struct Running {
     outcomes: Arc<Outcomes>,
     /// True if the ring polls the eventfd.
     armed: bool,
+    reads: Vec<Request>,
     requests: Vec<Request>,
     ended: Vec<(u16, i32)>,
     /// Tags for which the kernel will still deliver requests.
@@ -79,9 +80,11 @@ impl Queue {
     }
 
     fn begin(self) -> io::Result<Running> {
-        // Used only by this thread: the kernel identifies a queue by the thread that fetched first.
+        // Used only by this thread: the kernel identifies a queue by the thread that fetched first. The flag tells when the kernel has
+        // something for it, also if it does not wait.
         let mut how = IoUring::builder();
-        let ring = ring(how.setup_single_issuer().setup_defer_taskrun(), ENTRIES)?;
+        how.setup_single_issuer().setup_defer_taskrun();
+        let ring = ring(how.setup_taskrun_flag(), ENTRIES)?;
         let commits = Commits::here(self.number, Arc::clone(&self.node), ring);
         let mut running = Running {
             descriptors: Descriptors::map(&self.node, self.number, DEPTH)?,
@@ -89,6 +92,7 @@ impl Queue {
             queue: self,
             commits,
             armed: false,
+            reads: Vec::new(),
             requests: Vec::new(),
             ended: Vec::new(),
             live: DEPTH,
@@ -118,9 +122,12 @@ impl Running {
                 pause(error)?;
             }
             self.reap();
-            if !self.requests.is_empty() {
-                let replies: Arc<dyn Replies> = self.outcomes.clone();
-                self.queue.bytes.submit(&mut self.requests, &replies);
+            // Reads are a batch of their own: in one with writes or a FLUSH they would wait for everything answered before.
+            for batch in [&mut self.reads, &mut self.requests] {
+                if !batch.is_empty() {
+                    let replies: Arc<dyn Replies> = self.outcomes.clone();
+                    self.queue.bytes.submit(batch, &replies);
+                }
             }
             self.outcomes.take(&mut self.ended);
             let mut ended = std::mem::take(&mut self.ended);
@@ -173,13 +180,19 @@ impl Running {
                 .flatten())
         };
         match frames(&queue.node, queue.number, tag, op, blocks, take) {
-            Ok(Some(frames)) => self.requests.push(Request {
-                tag: u64::from(tag),
-                op,
-                lba: Lba(lba),
-                blocks,
-                frames,
-            }),
+            Ok(Some(frames)) => {
+                let batch = match reads {
+                    true => &mut self.reads,
+                    false => &mut self.requests,
+                };
+                batch.push(Request {
+                    tag: u64::from(tag),
+                    op,
+                    lba: Lba(lba),
+                    blocks,
+                    frames,
+                });
+            }
             Ok(None) => lane.put(queue.number, tag, asked, &self.outcomes),
             Err(errno) => self.outcomes.push(tag, -errno),
         }
