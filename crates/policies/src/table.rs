@@ -103,8 +103,8 @@ rows! {
         lab: Some("off"),
         doc: "a block that compresses to 3 KiB or less shares a page with others; a higher level \
             takes fewer bytes and more time",
-        cost: "together with delta, fifteen applications write 0.37 of what ext4 alone writes, in \
-            1.27 of its time; an earlier version wrote 0.38 (without both 1.37), in 1.51 (1.47)",
+        cost: "together with delta, fifteen applications write 0.38 of what ext4 alone writes, in \
+            1.34 of its time; an earlier version wrote 0.38 (without both 1.37), in 1.51 (1.47)",
     };
 
     DELTA = Row {
