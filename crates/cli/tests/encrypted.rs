@@ -11,6 +11,7 @@ use common::{Running, Server, dir, eventually, fails, ok, run, skipped, text};
 use nbd_client::NbdClient;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -403,13 +404,20 @@ fn answered(args: &[&str], answers: &[Answer<'_>]) -> (Option<i32>, String) {
         modes = text(&modes),
         pid = text(&pid)
     );
-    let script = Command::new("script")
+    let mut script = Command::new("script");
+    script
         .args(["-q", "-e", "-E", "never", "-c", &command, "/dev/null"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut script = Running(script.unwrap());
+        .stderr(Stdio::null());
+    // SAFETY: that call may be made here. Under `nohup` all programs would ignore the signal.
+    unsafe {
+        script.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
+            Ok(())
+        })
+    };
+    let mut script = Running(script.spawn().unwrap());
     let mut typed = script.0.stdin.take().unwrap();
     let mut output = script.0.stdout.take().unwrap();
     let shown = Arc::new(Mutex::new(String::new()));

@@ -46,7 +46,7 @@ pub struct Args {
     /// What an archive holds, as JSON.
     #[arg(long, requires = "whole")]
     json: bool,
-    /// Segments: the first. Map: the first block. Rows: the first block of them.
+    /// Segments, and chunks: the first segment. Map: the first block. Rows: the first block of them.
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Segments or blocks: how many, at most.
@@ -119,8 +119,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
         Part::Snapshots => Books::open(&args.volume, &medium, &sb, &mut out)?.snapshots()?,
         Part::Rows => {
-            let range = range(args, "blocks of rows", sb.history().row_blocks().max(1))?;
-            Books::open(&args.volume, &medium, &sb, &mut out)?.rows(range)?;
+            let books = Books::open(&args.volume, &medium, &sb, &mut out)?;
+            books.rows(range(args, "blocks of rows", sb.history().row_blocks())?)?;
         }
     }
     Ok(out.flush()?)

@@ -67,8 +67,9 @@ impl<'a> Books<'a> {
             let [list, rows, _] = history.parts();
             let range = list.start.0..rows.end.0;
             found::runs(damage.lost(), &range, "lost", out)?;
-            let in_doubt = "in doubt: a newer version may be lost";
-            found::runs(damage.guessed(), &range, in_doubt, out)?;
+            if damage.may_go_on() {
+                writeln!(out, "damaged: what was written last may be missing")?;
+            }
         }
         Ok(Self {
             volume,
@@ -97,7 +98,7 @@ impl<'a> Books<'a> {
     pub fn rows(mut self, range: Range<u64>) -> Result<()> {
         let mut names = BTreeMap::new();
         self.entries(&mut |_, _, one| {
-            // The first counts, as it does when the volume is opened.
+            // An opening refuses a list in which a number is there twice.
             names.entry(one.number).or_insert(one.identity.name);
             Ok(())
         })?;
