@@ -21,6 +21,8 @@ use vellum_medium::Medium;
 pub struct Books<'a> {
     volume: Volume,
     history: History,
+    /// The blocks that clients see: fewer than before the history, if the volume has shrunk.
+    seen: u64,
     out: &'a mut dyn Write,
 }
 
@@ -74,6 +76,7 @@ impl<'a> Books<'a> {
         Ok(Self {
             volume,
             history,
+            seen: sb.logical_blocks(),
             out,
         })
     }
@@ -105,6 +108,7 @@ impl<'a> Books<'a> {
         let Self {
             volume,
             history,
+            seen,
             out,
         } = self;
         let first = history.parts()[1].start;
@@ -115,7 +119,7 @@ impl<'a> Books<'a> {
                 Err(error) => writeln!(out, "block {number} of rows, LBA {at}: {error}"),
                 Ok(block) => {
                     writeln!(out, "block {number} of rows, LBA {at}")?;
-                    rows(&history, number, &block, &names, out)
+                    rows(&history, seen, number, &block, &names, out)
                 }
             }
         })?;
@@ -173,6 +177,7 @@ fn state(one: &Snapshot) -> String {
 /// The rows in a block of them.
 fn rows(
     history: &History,
+    seen: u64,
     number: u64,
     block: &[u8; BLOCK_BYTES],
     names: &BTreeMap<Number, Name>,
@@ -194,7 +199,7 @@ fn rows(
             Some(name) => write!(out, ", {name}")?,
             None => write!(out, ", which the list does not have")?,
         }
-        match lba.0 + blocks <= history.first().0 {
+        match lba.0 + blocks <= seen {
             true => writeln!(out),
             false => writeln!(out, "; clients do not see all of it"),
         }
@@ -236,7 +241,15 @@ mod tests {
 
     fn shown(history: &History, number: u64, block: &[u8; BLOCK_BYTES]) -> String {
         let mut out = Vec::new();
-        rows(history, number, block, &BTreeMap::new(), &mut out).unwrap();
+        rows(
+            history,
+            history.first().0,
+            number,
+            block,
+            &BTreeMap::new(),
+            &mut out,
+        )
+        .unwrap();
         String::from_utf8(out).unwrap()
     }
 
