@@ -160,6 +160,9 @@ fn a_volume_without_them_says_so() {
     ok(&["create", disk, "--size=64M"]);
     assert_eq!(ok(&["dump", disk, "snapshots"]).lines().count(), 1);
     assert_eq!(ok(&["dump", disk, "rows"]), "");
+    for (part, range) in [("snapshots", "--from=1"), ("superblock", "--count=1")] {
+        fails(2, &["dump", disk, part, range], &["--from and --count are"]);
+    }
     ok(&["pack", disk, pack]);
     ok(&["restore", pack, look]);
     for part in ["snapshots", "rows"] {

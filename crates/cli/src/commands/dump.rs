@@ -77,6 +77,12 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(archive) = &args.whole {
         return whole::run(&args.volume, archive, args.json, &args.key);
     }
+    let has_no_range = matches!(args.part, Part::Superblock | Part::Snapshots);
+    if has_no_range && (args.from > 0 || args.count.is_some()) {
+        return Err(usage(
+            "--from and --count are for segments, chunks, map and rows",
+        ));
+    }
     let medium: Arc<dyn Medium> = Arc::from(opened::open(&args.volume, true, &args.key)?);
     let mut source = MediumSource::new(&*medium);
     let blocks = medium.blocks();
